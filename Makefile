@@ -1,0 +1,75 @@
+# `make demo` shows objq at work, `make test` tests it. Both do all the set-up that they need.
+#
+#   PYTHON=python3.13   the interpreter that the virtual environment is made with
+#   VENV=.venv313       where to make it
+#   ARGS="-k wheel"     further arguments of pytest
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show this list
+	@sed -nE 's/^([a-z][a-z0-9-]*):.*## (.*)/  make \1|\2/p' Makefile | \
+	    while IFS='|' read -r target text; do printf '%-20s %s\n' "$$target" "$$text"; done
+
+.PHONY: demo
+demo: $(VENV)/.for-use ## see it work on real input (ONCE=1: end after the report)
+	$(BIN)/python -m project.demo $(if $(filter-out 0,$(ONCE)),--once)
+
+.PHONY: test
+test: $(VENV)/.for-work ## run the whole test suite (ARGS="-k name" for a part)
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: test-django6
+test-django6: ## the same with the newest Django, if there is a Python 3.12+
+	@python="$$(tools/second_python.sh)" || exit 0; \
+	    $(MAKE) test VENV=.venv-django6 PYTHON="$$python"
+
+.PHONY: lint
+lint: $(VENV)/.for-work ## style, types, who may import whom, and no missing migration
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports
+	$(BIN)/python manage.py makemigrations --check --dry-run
+
+.PHONY: format
+format: $(VENV)/.for-work ## write the source in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: docs
+docs: $(VENV)/.for-work ## write the transition table in docs/ again from the code
+	$(BIN)/python -m tools.docs
+
+.PHONY: bench
+bench: $(VENV)/.for-work ## measure (ONLY=name: one part)
+	$(BIN)/python -m bench $(ONLY)
+
+.PHONY: build
+build: $(VENV)/.for-work ## make the wheel and the source archive in dist/
+	$(BIN)/python -m build
+
+.PHONY: clean
+clean: ## remove the virtual environments and everything that was built
+	rm -rf .venv .venv-django6 build dist .demo .mypy_cache .pytest_cache .ruff_cache \
+	    .import_linter_cache .hypothesis
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# --- the virtual environment ----------------------------------------------------------------------
+
+$(BIN)/python:
+	@tools/make_venv.sh "$(PYTHON)" "$(VENV)"
+
+# What runs the demo, and what tests and lint need besides. A changed pyproject.toml installs again.
+$(VENV)/.for-use: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.for-work: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.for-use

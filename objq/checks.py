@@ -1,0 +1,118 @@
+"""System checks, `objq.E###` and `objq.W###`. None of them goes to the network: `objq_doctor` does.
+
+======  ==========================================================================================
+E001    an option that does not exist
+E002    an option of the wrong type
+E003    an option out of its range
+E004    options that contradict each other
+E005    STORAGE is missing
+E006    STORAGE names no alias of STORAGES
+E007    the storage cannot be used: its class, its configuration or a missing library
+E008    `django_tasks` is not in INSTALLED_APPS (Django 5.2)
+E009    `objq` is not in INSTALLED_APPS
+E010    QUEUES does not fit
+W001    `django_tasks` is in INSTALLED_APPS although Django has `django.tasks`
+W002    a storage in memory, which other processes cannot see, with MODE "broker"
+W003    a package that `runbroker` needs is not installed
+======  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, Final
+
+from django.apps import AppConfig, apps
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning  # noqa: A004
+from django.core.files.storage import InMemoryStorage, storages
+
+from objq.compat import NATIVE
+from objq.conf import Options, backend_aliases
+from objq.errors import ConfigurationError
+from objq.optionrules import did_you_mean, find_problems
+from objq.store.open import open_store
+
+MAX_QUEUE_NAME: Final = 64
+SERVER_PACKAGES: Final = ("channels", "daphne")
+
+
+def check_backend(alias: str, params: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    """Check one entry of `TASKS`."""
+    where = f'TASKS["{alias}"]'
+    if not apps.is_installed("objq"):
+        hint = 'Add "objq" to INSTALLED_APPS; runbroker and objq_worker come with it.'
+        yield Error(f"{where} uses objq, which is not installed as an app.", hint=hint, id="objq.E009")
+    raw = params.get("OPTIONS", {})
+    problems = find_problems(raw)
+    for problem in problems:
+        yield Error(f"{where}: {problem.message}", hint=problem.hint, id=f"objq.{problem.check}")
+    if problems:
+        return
+    options = Options.parse(raw, alias=alias)
+    yield from _check_queues(where, params.get("QUEUES", []), options)
+    yield from _check_storage(where, options)
+
+
+def check_installation(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Check what concerns the whole project."""
+    found: list[CheckMessage] = []
+    aliases = backend_aliases()
+    if not aliases:
+        return found
+    if not NATIVE and not apps.is_installed("django_tasks"):
+        hint = 'Add "django_tasks" to INSTALLED_APPS: this Django has no django.tasks of its own.'
+        found.append(Error("django_tasks is not installed as an app.", hint=hint, id="objq.E008"))
+    if NATIVE and apps.is_installed("django_tasks"):
+        message = "django_tasks is installed beside Django's own django.tasks."
+        hint = "Remove it: tasks that are made with it are not known to objq, which uses Django's."
+        found.append(Warning(message, hint=hint, id="objq.W001"))
+    if any(_mode(alias) == "broker" for alias in aliases):
+        for package in SERVER_PACKAGES:
+            if find_spec(package) is None:
+                message = f"The package {package} is missing, so runbroker cannot start here."
+                hint = f"pip install {package}"
+                found.append(Warning(message, hint=hint, id="objq.W003"))
+    return found
+
+
+def _mode(alias: str) -> object:
+    options = settings.TASKS[alias].get("OPTIONS", {})
+    return options.get("MODE", "broker") if isinstance(options, Mapping) else None
+
+
+def _check_queues(where: str, queues: object, options: Options) -> Iterator[CheckMessage]:
+    if isinstance(queues, str) or not isinstance(queues, Sequence | set | frozenset):
+        hint = 'Write ["default"], for example.'
+        yield Error(f"{where}: QUEUES is {queues!r}, not a list.", hint=hint, id="objq.E010")
+        return
+    for name in queues:
+        if not isinstance(name, str) or not 1 <= len(name) <= MAX_QUEUE_NAME:
+            message = f"{where}: {name!r} in QUEUES is not a queue name."
+            hint = f"A name is text of 1 to {MAX_QUEUE_NAME} characters."
+            yield Error(message, hint=hint, id="objq.E010")
+    if len(queues) > options.max_queues:
+        message = f"{where}: QUEUES has {len(queues)} names, MAX_QUEUES is {options.max_queues}."
+        yield Error(message, hint="Raise MAX_QUEUES or use fewer.", id="objq.E010")
+
+
+def _check_storage(where: str, options: Options) -> Iterator[CheckMessage]:
+    alias = options.storage
+    if alias not in settings.STORAGES:
+        message = f"{where}: STORAGE = {alias!r}, but STORAGES has no such alias."
+        hint = did_you_mean(alias, settings.STORAGES)
+        yield Error(message, hint=hint, id="objq.E006")
+        return
+    try:
+        open_store(alias, options.name).close()
+        in_memory = isinstance(storages[alias], InMemoryStorage)
+    except ConfigurationError as error:
+        yield Error(f"{where}: {error.message}", id="objq.E007")
+        return
+    if in_memory and options.mode == "broker":
+        message = f"{where}: the storage {alias!r} is in memory, which other processes cannot see."
+        hint = 'Use a bucket or folder, or MODE = "direct" where one process does everything.'
+        yield Warning(message, hint=hint, id="objq.W002")

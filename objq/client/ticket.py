@@ -1,0 +1,188 @@
+"""What may be concluded about one request, from all that was sent and heard (promises S7, S12).
+
+A request can be under way in several copies at once: over a socket that broke, over the next one, by
+a direct write. Each copy ends in exactly one of three ways, and the table says what that means for
+the request; "doubt" is that an earlier copy was sent and may still be applied.
+
+=====================  =================================  =========================================
+a copy                 without doubt                      in doubt
+=====================  =================================  =========================================
+is accepted            ok                                 ok (items refused for good, else unknown)
+is refused, final      Rejected                           Rejected
+is refused             Rejected                           Unknown
+`expired_id`           draw a new id and send that        Unknown
+`overloaded`           wait and repeat                    wait and repeat
+`not_broker`           repeat elsewhere                   repeat elsewhere
+`unavailable`,         in doubt from now on; repeat       repeat
+`unknown`, or lost
+=====================  =================================  =========================================
+
+Reads are never in doubt: they change nothing. Outcome reports need no request id, since a token is
+one; `claim_lost` for a repeated report is what S6 promises, and stays as it is.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any, Final
+
+import msgspec
+
+from objq.core import ops
+from objq.errors import (
+    DocumentError,
+    ExpiredId,
+    NotBroker,
+    ObjqError,
+    Overloaded,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+    Unknown,
+)
+
+READS: Final = (ops.Hello, ops.Heartbeat, ops.Get, ops.Stats)
+REPORTS: Final = (ops.Complete, ops.Fail, ops.Release)
+
+
+class Next(Enum):
+    """What to do with a request whose copy was refused, but not for good."""
+
+    WAIT = auto()
+    REDRAW = auto()
+    ELSEWHERE = auto()
+    RECHECK = auto()
+
+
+class Copy:
+    """One sending of a request. `mark_sent` is called when it is handed to a socket or a write."""
+
+    __slots__ = ("op", "sent")
+
+    def __init__(self, op: ops.Op) -> None:
+        self.op = op
+        self.sent = False
+
+    def mark_sent(self) -> None:
+        self.sent = True
+
+
+class Ticket:
+    """One request. Every `issue` is followed by one of `accept`, `refuse` and `lost`."""
+
+    def __init__(self, op: ops.Op) -> None:
+        self.op: Any = op
+        self.overloaded: Overloaded | None = None
+        self._open = 0
+        self._doubt: bool = getattr(op, "repeat", False)
+
+    # --- the id ------------------------------------------------------------------------------------
+
+    @property
+    def id_field(self) -> str | None:
+        """Return the field that holds the request's id, if its kind has one."""
+        if isinstance(self.op, ops.TakeClaim):
+            return "claim"
+        return "request" if hasattr(self.op, "request") else None
+
+    def needs_id(self) -> bool:
+        return self.id_field is not None and not getattr(self.op, self.id_field)
+
+    def give_id(self, request: str) -> None:
+        assert self.id_field is not None
+        self.op = msgspec.structs.replace(self.op, **{self.id_field: request})
+
+    # --- copies ------------------------------------------------------------------------------------
+
+    def issue(self) -> Copy:
+        """Return a copy to send, marked as a repeat if another may be under way."""
+        op = self.op
+        if self._in_doubt() and hasattr(op, "repeat"):
+            op = msgspec.structs.replace(op, repeat=True)
+        self._open += 1
+        return Copy(op)
+
+    def lost(self, copy: Copy) -> None:
+        """Nobody will hear what became of this copy."""
+        self._open -= 1
+        self._doubt = self._doubt or copy.sent
+
+    def accept(self, answer: ops.Answer) -> ops.Answer:
+        """Return the answer for the caller."""
+        self._open -= 1
+        if self._in_doubt() and isinstance(answer, ops.Outcomes) and self.id_field is not None:
+            items = tuple(self._settled(item) for item in answer.items)
+            return msgspec.structs.replace(answer, items=items)
+        return answer
+
+    def refuse(self, copy: Copy, error: ObjqError) -> Next:
+        """Return what to do next, or raise what the refusal means to the caller."""
+        self._open -= 1
+        self.overloaded = error if isinstance(error, Overloaded) else None
+        if self.overloaded is not None:
+            return Next.WAIT
+        if isinstance(error, NotBroker):
+            return Next.ELSEWHERE
+        if not isinstance(error, Rejected | DocumentError):
+            self._doubt = True
+            return Next.RECHECK
+        if isinstance(error, ExpiredId):
+            if not self._in_doubt() and self.id_field is not None:
+                self.give_id("")
+                return Next.REDRAW
+            raise self.unknown("its id has expired, so what became of it is forgotten") from error
+        if not self._in_doubt() or isinstance(self.op, READS) or getattr(error, "final", False):
+            raise error
+        raise self.unknown(f"a repeat of it was refused ({error.message})") from error
+
+    # --- the end -----------------------------------------------------------------------------------
+
+    def gave_up(self, limit_s: float, why: ObjqError | None) -> ObjqError:
+        """Return what to raise at the deadline. `why`: what last kept the broker out of reach."""
+        if self._in_doubt() and not isinstance(self.op, READS):
+            return self.unknown(f"it was not answered within {limit_s:g} s")
+        if self.overloaded is not None:
+            return self.overloaded
+        if isinstance(why, DocumentError | Unauthorized):
+            return why
+        reason = f": {why.message}" if why is not None else ""
+        sent = "" if isinstance(self.op, READS) else " It was not sent, so nothing was changed."
+        return Unavailable(
+            f"No broker has answered this {ops.op_name(self.op)} within {limit_s:g} s{reason}.{sent}"
+        )
+
+    def unknown(self, what: str) -> Unknown:
+        name = ops.op_name(self.op)
+        request = getattr(self.op, self.id_field) if self.id_field else ""
+        called = f"{name} {request}" if request else name
+        return Unknown(
+            f"Whether this {called} was applied is not known: {what}. "
+            "Repeating it with the same ids is safe.",
+            ids=ids_of(self.op),
+        )
+
+    def _in_doubt(self) -> bool:
+        return self._doubt or self._open > 0
+
+    def _settled(self, item: ops.ItemOutcome) -> ops.ItemOutcome:
+        if item.error is None or item.error.final:
+            return item
+        problem = ops.Problem(
+            code=Unknown.code, message=f"a repeat was refused ({item.error.message})"
+        )
+        return msgspec.structs.replace(item, error=problem)
+
+
+def ids_of(op: ops.Op) -> tuple[str, ...]:
+    """Return the ids by which a caller knows what it asked for: of jobs, else of the request."""
+    if isinstance(op, ops.Push):
+        return tuple(job.id for job in op.jobs)
+    if isinstance(op, ops.Complete | ops.Fail):
+        return tuple(item.token for item in op.items)
+    if isinstance(op, ops.Release | ops.Heartbeat):
+        return op.tokens
+    if isinstance(op, ops.TakeClaim):
+        return (op.claim,)
+    if isinstance(op, ops.JobsRequest | ops.Get):
+        return op.ids
+    return (op.request,) if isinstance(op, ops.Pause | ops.Resume) else ()

@@ -1,0 +1,330 @@
+"""One websocket of the broker, as a channels consumer (design §7).
+
+It carries messages between a socket and the broker and decides nothing about jobs.
+
+Opening. The token is in `Authorization: Bearer …`. A socket that is refused is first accepted, then
+told why in one frame, `{"id": null, "error": {…}}`, and closed with a code of its own, because most
+websocket clients show neither the body nor the reason of a refused handshake:
+
+=====  =============================================================================================
+4401   `unauthorized`: no token, or one that is forged, has ended or is for another document
+4403   `forbidden`: the request carries an `Origin`, so it comes from a page in a browser
+4410   `not_broker`: the token is for another broker; read `queue.json` again
+1001   the broker is going away: repeat what was not answered elsewhere, with the same ids
+1012   the broker was paused or deposed and reads nothing more here; repeat as for 1001
+1013   more requests wait on this socket than the hard limits allow
+=====  =============================================================================================
+
+Then `hello` comes first. Every request is answered when the broker has its answer, in no particular
+order; what is answered in one turn of the loop goes out in one frame.
+
+Bounds. Beyond `SOFT_*` waiting requests, a socket's pushes, claims and the like get `overloaded`;
+reports of the outcome of jobs, releases and heartbeats still get through. Beyond `HARD_*` the socket
+is closed. What is on its way out is bounded by the server, which drops a peer that does not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Protocol
+
+import msgspec
+from channels.consumer import AsyncConsumer
+
+from objq import wire
+from objq.core import ops
+from objq.errors import (
+    Forbidden,
+    Invalid,
+    NotBroker,
+    ObjqError,
+    Overloaded,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+    Unknown,
+)
+from objq.tokens import Role, read_token, role_allows
+
+logger = logging.getLogger("objq.consumer")
+
+PATH: Final = "/objq/v1/"
+
+SOFT_REQUESTS: Final = 10_000
+SOFT_BYTES: Final = 16 * 1024 * 1024
+HARD_REQUESTS: Final = 2 * SOFT_REQUESTS
+HARD_BYTES: Final = 2 * SOFT_BYTES
+"""Per socket: requests that wait for the broker, and their bytes on the wire."""
+
+RETRY_AFTER_S: Final = 1.0
+
+CLOSE_GOING_AWAY: Final = 1001
+CLOSE_RESET: Final = 1012
+CLOSE_OVERLOADED: Final = 1013
+CLOSE_CODES: Final[dict[type[ObjqError], int]] = {
+    Unauthorized: 4401,
+    Forbidden: 4403,
+    NotBroker: 4410,
+}
+
+_NEVER_SHED = (ops.Hello, ops.Heartbeat, ops.Complete, ops.Fail, ops.Release)
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+class Broker(Protocol):
+    """What a consumer needs of `objq.broker.broker.Broker`."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def document(self) -> str | None: ...
+
+    def welcome(self, role: str) -> ops.Welcome: ...
+
+    def submit(self, op: Any) -> asyncio.Future[Any]: ...
+
+
+class Sockets:
+    """The open sockets of one broker, so that all can be closed at once."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._open: set[Consumer] = set()
+        self._empty: asyncio.Event = asyncio.Event()
+        self._empty.set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, socket: Consumer) -> None:
+        self._open.add(socket)
+        self._empty.clear()
+
+    def discard(self, socket: Consumer) -> None:
+        self._open.discard(socket)
+        if not self._open:
+            self._empty.set()
+
+    async def wait_empty(self) -> None:
+        """Return when no socket is open."""
+        await self._empty.wait()
+
+    def reset(self) -> None:
+        """Close all sockets and drop unread what came in over them (promise S4)."""
+        for socket in list(self._open):
+            socket.shut(CLOSE_RESET)
+
+    def going_away(self) -> None:
+        """Close all sockets, after the answers that are ready."""
+        for socket in list(self._open):
+            socket.shut(CLOSE_GOING_AWAY)
+
+
+class Consumer(AsyncConsumer):  # type: ignore[misc]
+    """One socket. It runs on the event loop only, without channel layer, database or threads."""
+
+    def __init__(self, sockets: Sockets) -> None:
+        self._sockets = sockets
+        self._broker = sockets.broker
+        self._loop = asyncio.get_running_loop()
+        self._role: Role | None = None
+        self._hello: ops.Hello | None = None
+        self._waiting: dict[asyncio.Future[Any], wire.Incoming] = {}
+        self._waiting_bytes = 0
+        self._out: list[bytes] = []
+        self._sender: asyncio.Task[None] | None = None
+        self._shut = False
+        self._close_code: int | None = None
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        # The base class makes a task for each message and asks for a channel layer: this one needs
+        # neither, and a frame handled in place costs a third of that.
+        self._send = send
+        self._headers = scope["headers"]
+        self._sockets.add(self)
+        try:
+            message = await receive()
+            while message["type"] != "websocket.disconnect":
+                await self.dispatch(message)
+                message = await receive()
+        finally:
+            self._gone()
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        if self._shut:
+            return
+        if message["type"] == "websocket.receive":
+            text = message.get("text")
+            self._frame(message["bytes"] if text is None else text)
+        elif message["type"] == "websocket.connect":
+            await self._connect()
+
+    def shut(self, code: int) -> None:
+        """Read nothing more, send the answers that are ready, and close."""
+        if self._shut:
+            return
+        self._shut = True
+        self._leave_waiting()
+        self._close_code = code
+        self._wake_sender()
+
+    # --- opening -----------------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        await self._send({"type": "websocket.accept"})
+        try:
+            self._role = self._authenticate(self._headers)
+        except ObjqError as error:
+            self._reply(wire.encode_error(None, error))
+            self.shut(CLOSE_CODES.get(type(error), CLOSE_CODES[Unauthorized]))
+
+    def _authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> Role:
+        named = dict(headers)
+        if b"origin" in named:
+            raise Forbidden("Pages in a browser do not talk to the broker: send no Origin header.")
+        scheme, _, token = named.get(b"authorization", b"").decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Unauthorized(
+                "The header `Authorization: Bearer TOKEN` is missing: objq's own clients send it; "
+                "for others make a token with `manage.py objq_token`."
+            )
+        return read_token(token.strip(), self._broker.document, self._broker.id)
+
+    def _welcome(self, hello: ops.Hello) -> ops.Welcome:
+        assert self._role is not None
+        welcome = self._broker.welcome(self._role)
+        if hello.document is not None and hello.document != welcome.document:
+            raise NotBroker(
+                f"This broker serves document {welcome.document}, not {hello.document}: "
+                "read queue.json again."
+            )
+        self._hello = hello
+        limits = {
+            **welcome.limits,
+            "frame_bytes": wire.MAX_FRAME_BYTES,
+            "frame_messages": wire.MAX_FRAME_MESSAGES,
+            "waiting_requests": SOFT_REQUESTS,
+            "waiting_bytes": SOFT_BYTES,
+        }
+        return msgspec.structs.replace(welcome, limits=limits)
+
+    # --- requests ----------------------------------------------------------------------------------
+
+    def _frame(self, frame: str | bytes) -> None:
+        for incoming in wire.decode_frame(frame):
+            if self._shut:  # the broker has noticed a pause while it took one of these
+                return
+            self._request(incoming)
+
+    def _request(self, incoming: wire.Incoming) -> None:
+        request_id, op = incoming.id, incoming.op
+        if isinstance(op, Rejected):
+            self._reply(wire.encode_error(request_id, op))
+            return
+        assert request_id is not None
+        try:
+            if isinstance(op, ops.Hello):
+                self._reply(wire.encode_answer(request_id, self._welcome(op)))
+                return
+            self._admit(op)
+            if isinstance(op, ops.TakeClaim) and not op.worker and self._hello and self._hello.worker:
+                op = msgspec.structs.replace(op, worker=self._hello.worker)
+            future = self._broker.submit(op)
+        except ObjqError as error:
+            self._reply(wire.encode_error(request_id, error))
+            return
+        if future.done():
+            self._answer(incoming, future)
+            return
+        self._waiting[future] = incoming
+        self._waiting_bytes += incoming.size_bytes
+        future.add_done_callback(self._answered)
+
+    def _admit(self, op: ops.Op) -> None:
+        assert self._role is not None
+        if self._hello is None:
+            raise Invalid("Say hello first: the first request on a socket is `hello`.")
+        name = ops.op_name(op)
+        if not role_allows(self._role, name):
+            raise Forbidden(f"A token with the role {self._role} does not allow {name}.")
+        count, size_bytes = len(self._waiting), self._waiting_bytes
+        if count < SOFT_REQUESTS and size_bytes < SOFT_BYTES:
+            return
+        if not isinstance(op, _NEVER_SHED):
+            raise Overloaded(
+                f"{count:,} requests ({size_bytes:,} bytes) wait on this socket already.",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        if count >= HARD_REQUESTS or size_bytes >= HARD_BYTES:
+            self.shut(CLOSE_OVERLOADED)
+            raise Overloaded("Too many requests wait on this socket.", retry_after_s=RETRY_AFTER_S)
+
+    # --- answers -----------------------------------------------------------------------------------
+
+    def _answered(self, future: asyncio.Future[Any]) -> None:
+        incoming = self._waiting.pop(future, None)
+        if incoming is None:  # the socket was shut before
+            return
+        self._waiting_bytes -= incoming.size_bytes
+        self._answer(incoming, future)
+
+    def _answer(self, incoming: wire.Incoming, future: asyncio.Future[Any]) -> None:
+        assert incoming.id is not None
+        if future.cancelled():
+            error: BaseException | None = Unavailable("The broker has dropped this request.")
+        else:
+            error = future.exception()
+        if error is None:
+            try:
+                self._reply(wire.encode_answer(incoming.id, future.result(), incoming.refused))
+                return
+            except Exception as unencodable:
+                error = unencodable
+        if not isinstance(error, ObjqError):
+            logger.error("A request has failed in a way that is a bug.", exc_info=error)
+            error = Unknown("The broker failed at this request; see its log. It may have been applied.")
+        self._reply(wire.encode_error(incoming.id, error))
+
+    def _reply(self, message: bytes) -> None:
+        self._out.append(message)
+        self._wake_sender()
+
+    def _wake_sender(self) -> None:
+        # The task starts on the loop's next turn, so all answers of this one share its frames.
+        if self._sender is None:
+            self._sender = self._loop.create_task(self._send_out())
+
+    async def _send_out(self) -> None:
+        try:
+            while self._out:
+                messages, self._out = self._out, []
+                for text in wire.frames(messages):
+                    await self._send({"type": "websocket.send", "text": text})
+            if self._close_code is not None:
+                await self._send({"type": "websocket.close", "code": self._close_code})
+        except Exception:  # whatever the server raises for a socket that is just closing
+            logger.debug("Answers could not be sent.", exc_info=True)
+        finally:
+            self._sender = None
+
+    # --- the end -----------------------------------------------------------------------------------
+
+    def _leave_waiting(self) -> None:
+        """Answer what has its answer just now; tell the broker that nobody waits for the rest."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
+        for future, incoming in waiting.items():
+            if future.done():
+                self._answer(incoming, future)
+            else:
+                future.cancel()
+
+    def _gone(self) -> None:
+        self._shut = True
+        self._sockets.discard(self)
+        self._leave_waiting()
+        self._out.clear()

@@ -1,0 +1,116 @@
+"""The rules of claims while they live: granting and heartbeats (promises S5, S7, S8, S10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+import msgspec
+
+from objq.core import ops
+from objq.core.document import Document, Job
+from objq.core.outcomes import Context
+from objq.core.requests import parse_request
+
+
+def take(document: Document, op: ops.TakeClaim, context: Context) -> ops.Granted:
+    """Grant up to `op.max` jobs. A repeat gets those of this claim still held, and never more."""
+    held = document.claims_by_id.get(op.claim)
+    if held:
+        return ops.Granted(jobs=tuple(_granted(job) for job in held.values()))
+    remembered = parse_request(op.claim) is not None
+    if remembered and document.requests.find(op.claim, document.settings.max_clients):
+        return ops.Granted()
+    grants: list[ops.Grant] = []
+    while len(grants) < op.max:
+        job = document.next_ready(op.queues)
+        if job is None:
+            break
+        alone = job.view().alone
+        if alone and grants:
+            break
+        grants.append(_granted(_grant(document, job, op, context, alone)))
+        if alone:
+            break
+    if grants and remembered:
+        document.requests.record(op.claim, document.stamp(context.now))
+    return ops.Granted(jobs=tuple(grants))
+
+
+def _grant(document: Document, job: Job, op: ops.TakeClaim, context: Context, alone: bool) -> Job:
+    # A job whose last claim expired unstarted may be what killed its worker: it is granted alone
+    # and counts as started at once, so that it cannot go round for ever (S10).
+    stamp = document.stamp(context.now)
+    claim = ops.Claim(
+        token=context.mint(),
+        id=op.claim,
+        worker=op.worker,
+        claimed_at=stamp,
+        heartbeat_at=stamp,
+        heartbeat_seq=document.seq + 1,
+        epoch=context.epoch,
+        started_at=stamp if alone else None,
+    )
+    document.totals_of(job.queue).claimed += 1
+    attempts = job.view().attempts + alone
+    return document.change(job, state="running", claim=claim, attempts=attempts, alone=False)
+
+
+def _granted(job: Job) -> ops.Grant:
+    view = job.view()
+    claim = cast(ops.Claim, view.claim)
+    return ops.Grant(
+        id=view.id,
+        token=claim.token,
+        queue=view.queue,
+        task=view.task,
+        args=view.args,
+        kwargs=view.kwargs,
+        attempt=view.attempts + (claim.started_at is None),
+        max_attempts=view.max_attempts,
+        pushed_at=view.pushed_at,
+        claimed_at=claim.claimed_at,
+        priority=view.priority,
+        history=view.history,
+        cancel_requested=view.cancel_requested,
+    )
+
+
+def beat(document: Document, heard: Iterable[str], started: Iterable[str], now: int) -> None:
+    """Write down that these holders live. Rides on the next commit: never makes one by itself.
+
+    `heartbeat_seq` is the seq of that commit, by which direct workers see a claim move (§1).
+    """
+    dirty = document.dirty
+    stamp = document.stamp(now)
+    begun = set(started)
+    for token in {*heard, *begun}:
+        job = document.claims.get(token)
+        if job is None or job.claim is None:
+            continue
+        claim = job.claim
+        starts = token in begun and claim.started_at is None
+        attempts = job.view().attempts + starts
+        claim = msgspec.structs.replace(
+            claim,
+            heartbeat_at=stamp,
+            heartbeat_seq=document.seq + 1,
+            started_at=stamp if starts else claim.started_at,
+        )
+        document.change(job, claim=claim, attempts=attempts)
+    document.dirty = dirty
+
+
+def beats_behind(document: Document, heard: Iterable[str], now: int) -> bool:
+    """Tell whether heartbeats heard of these tokens have to be committed now.
+
+    A claim's `heartbeat_at` in the file is at most a quarter of the timeout behind (design §5); an
+    eighth leaves time for the write itself.
+    """
+    behind_ms = document.settings.heartbeat_timeout_s * 1000 / 8
+    stamp = document.stamp(now)
+    for token in heard:
+        job = document.claims.get(token)
+        if job is not None and job.claim and stamp - job.claim.heartbeat_at >= behind_ms:
+            return True
+    return False

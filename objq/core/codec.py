@@ -1,0 +1,225 @@
+"""Bytes of `queue.json` ⇄ `Document` (design §5).
+
+The header stands first and within `HEAD_BYTES`, so that a ranged read finds the broker. Above
+`compress_above` bytes the object is zstd-compressed, with the header as a frame of its own, so that
+the same ranged read still suffices. What is not understood is refused and never guessed (S14).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+import msgspec
+import zstandard
+from msgspec import Raw, Struct
+
+from objq.core.document import Document, Header, QueueState, Totals, place_of
+from objq.core.ops import DocumentSettings, JobView
+from objq.core.requests import Remembered, RequestMemory
+from objq.errors import Corrupt, ForeignDocument, NewerSchema
+
+SCHEMA: Final = 1
+HEAD_BYTES: Final = 4096
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+ZSTD_LEVEL: Final = 1
+
+
+class _Requests(Struct, forbid_unknown_fields=True):
+    forgotten: int = 0
+    clients: dict[str, Remembered] = {}
+
+
+class _File(Header, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    jobs: list[Raw]
+    dead: list[Raw]
+    finished: list[Raw]
+    settings: DocumentSettings
+    queues: dict[str, QueueState]
+    requests: _Requests
+    totals: dict[str, Totals]
+
+
+class _JobRecord(JobView, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job in the file: an unknown field would be lost by the next change, so it is refused."""
+
+
+class _Schema(Struct):
+    objq: int
+
+
+_encode = msgspec.json.Encoder().encode
+_file_decoder = msgspec.json.Decoder(_File)
+_job_decoder = msgspec.json.Decoder(_JobRecord)
+_header_decoder = msgspec.json.Decoder(Header)
+
+
+def seal(document: Document, commit: str, now: int, *, leading: bool) -> bytes:
+    """Make the document's next version and return its bytes.
+
+    `seq` rises by one and `commit` (a random id of this write) makes the bytes unlike any others
+    (S3). A commit of the leader answers a challenge by removing it.
+    """
+    document.seq += 1
+    document.commit = commit
+    document.at = document.stamp(now)
+    if leading:
+        document.challenge = None
+    document.dirty = False
+    return encode(document)
+
+
+def encode(document: Document) -> bytes:
+    """Return the document as it stands, compressed if it is large."""
+    head = _encode(document.header())[:-1]
+    if len(head) > HEAD_BYTES:
+        raise ValueError(f"the header has {len(head)} bytes, more than {HEAD_BYTES}")
+    parts = [head]
+    for name, jobs in (
+        ("jobs", document.jobs),
+        ("dead", document.dead),
+        ("finished", document.finished),
+    ):
+        parts.append(b',\n"%s": [\n' % name.encode() if jobs else b',\n"%s": [' % name.encode())
+        parts.append(b",\n".join([job.raw for job in jobs.values()]))
+        parts.append(b"]")
+    requests = {"forgotten": document.requests.forgotten, "clients": document.requests.clients}
+    for name, value in (
+        ("settings", document.settings),
+        ("queues", document.queues),
+        ("requests", requests),
+        ("totals", document.totals),
+    ):
+        parts.append(b',\n"%s": ' % name.encode())
+        parts.append(_encode(value))
+    parts.append(b"}\n")
+    if sum(map(len, parts)) <= document.settings.compress_above:
+        return b"".join(parts)
+    compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+    return compressor.compress(head) + compressor.compress(b"".join(parts[1:]))
+
+
+def decode(data: bytes) -> Document:
+    """Return the document in `data`.
+
+    Raises NewerSchema, or Corrupt with what to do; the caller must then write nothing (S14).
+    """
+    text = _plain(data)
+    try:
+        schema = msgspec.json.decode(text, type=_Schema).objq
+    except msgspec.MsgspecError as error:
+        _corrupt(str(error))
+    _check_schema(schema)
+    try:
+        file = _file_decoder.decode(text)
+        document = Document(
+            file,
+            file.settings,
+            file.queues,
+            RequestMemory(file.requests.forgotten, file.requests.clients),
+            file.totals,
+        )
+        for where in ("jobs", "dead", "finished"):
+            _load(document, where, getattr(file, where))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        _corrupt(str(error))
+    document.dirty = False
+    return document
+
+
+def decode_head(data: bytes) -> Header:
+    """Return the header from the first `HEAD_BYTES` bytes of an object (or from all of it)."""
+    if data.startswith(ZSTD_MAGIC):
+        try:
+            head = zstandard.ZstdDecompressor().decompressobj().decompress(data[:HEAD_BYTES])
+        except zstandard.ZstdError as error:
+            _corrupt(str(error))
+    else:
+        end = data.find(b',\n"jobs":')
+        head = data[:end] if end >= 0 else data
+    try:
+        header = _header_decoder.decode(head + b"}")
+    except msgspec.MsgspecError:
+        header = _header_of_reformatted(data)
+    _check_schema(header.objq)
+    return header
+
+
+def _header_of_reformatted(data: bytes) -> Header:
+    # Somebody's editor changed the spacing: the whole text, if it is all there, still tells.
+    try:
+        return _header_decoder.decode(_plain(data))
+    except msgspec.MsgspecError as error:
+        _corrupt(str(error))
+
+
+def check_successor(seen: Header, found: Header) -> None:
+    """Raise ForeignDocument unless `found` may be what became of `seen` (S14)."""
+    if found.document != seen.document:
+        raise ForeignDocument(
+            f"this is document {found.document}, but {seen.document} was here before; "
+            "if that is intended (a restore), run manage.py objq_doctor --adopt"
+        )
+    if found.seq < seen.seq or found.epoch < seen.epoch:
+        raise ForeignDocument(
+            f"the document went back from epoch {seen.epoch}, seq {seen.seq} to epoch "
+            f"{found.epoch}, seq {found.seq}; if an older version was restored on purpose, "
+            "run manage.py objq_doctor --adopt"
+        )
+    if found.seq == seen.seq and found.commit != seen.commit:
+        raise ForeignDocument(
+            f"there are two versions with seq {found.seq}: somebody wrote unconditionally"
+        )
+
+
+def to_json(data: bytes) -> bytes:
+    """Return the JSON text of an object as it was stored, compressed or not."""
+    return _plain(data)
+
+
+def _plain(data: bytes) -> bytes:
+    if not data:
+        _corrupt("it is empty")
+    if not data.startswith(ZSTD_MAGIC):
+        return data
+    parts = []
+    rest = data
+    try:
+        while rest:
+            frame = zstandard.ZstdDecompressor().decompressobj()
+            parts.append(frame.decompress(rest))
+            if not frame.eof:
+                _corrupt("it is cut short")
+            rest = frame.unused_data
+    except zstandard.ZstdError as error:
+        _corrupt(str(error))
+    return b"".join(parts)
+
+
+def _load(document: Document, where: str, records: list[Raw]) -> None:
+    for record in records:
+        raw = bytes(record)
+        view = _job_decoder.decode(raw)
+        if document.find(view.id) is not None:
+            _corrupt(f"job {view.id} stands in it twice")
+        if place_of(view.state) != where:
+            _corrupt(f"job {view.id} is {view.state} but stands among {where!r}")
+        if (view.state == "running") != (view.claim is not None):
+            _corrupt(f"job {view.id} is {view.state} but its claim says otherwise")
+        document.load(where, view, raw)
+
+
+def _check_schema(schema: int) -> None:
+    if schema > SCHEMA:
+        raise NewerSchema(
+            f"queue.json has schema {schema} and this objq knows {SCHEMA}: it is left alone; "
+            "upgrade objq here"
+        )
+    if schema < 1:
+        _corrupt(f"there is no schema {schema}")
+
+
+def _corrupt(why: str) -> NoReturn:
+    raise Corrupt(
+        f"queue.json is not a document of objq ({why}); it is left as it is. Restore a version of "
+        "it and run manage.py objq_doctor --adopt, or move it away to begin anew"
+    )

@@ -1,0 +1,439 @@
+"""The document in memory: jobs with their indexes, and the one way to move a job.
+
+`raw` is the truth of a job: its JSON text as it stands in the file. What the rules need to find a
+job without reading all of them is kept beside it, in indexes that `_enter` and `_leave` maintain;
+no operation scans the jobs. A change of a job decodes `raw`, replaces fields and encodes again (a
+few microseconds), so that a million waiting jobs cost little more than their text.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from objq.core.ops import (
+    Attempt,
+    BrokerInfo,
+    Challenge,
+    Claim,
+    DocumentSettings,
+    JobState,
+    JobView,
+    QueueStats,
+    Running,
+    Statistics,
+)
+from objq.core.requests import RequestMemory
+
+CLAIM_RESERVE_BYTES: Final = 512
+"""Room kept per job for its claim and the record of how it ends, so that both always fit (S13)."""
+
+KEPT_SHARE: Final = 8
+"""`finished` and `dead` may each fill one part in this many of `MAX_BYTES`."""
+
+UNBURNT_HISTORY: Final = 8
+"""Ended claims kept in a job's history beyond its `max_attempts`."""
+
+_encode = msgspec.json.Encoder().encode
+_decode_view = msgspec.json.Decoder(JobView).decode
+
+
+class Job(Struct, gc=False, eq=False):
+    """One job: what the indexes need, and `raw`, from which the rest is read when needed."""
+
+    id: str
+    queue: str
+    state: JobState
+    priority: int
+    order: int
+    raw: bytes
+    pushed_at: int
+    run_after: int | None = None
+    claim: Claim | None = None
+    cancel_requested: bool = False
+    kept_from_ms: int | None = None
+
+    def view(self) -> JobView:
+        return _decode_view(self.raw)
+
+    def __lt__(self, other: Job) -> bool:
+        return self.order < other.order
+
+
+def place_of(state: JobState) -> str:
+    """Return the list that a job of this state stands in: `jobs`, `dead` or `finished`."""
+    if state == "dead":
+        return "dead"
+    return "finished" if state in ("succeeded", "cancelled") else "jobs"
+
+
+class Totals(Struct):
+    """Counts since the document was made, per queue; they always reconcile (design §5)."""
+
+    pushed: int = 0
+    retried: int = 0
+    claimed: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    dead: int = 0
+    expired: int = 0
+    cancelled: int = 0
+    deleted: int = 0
+
+
+class QueueState(Struct, omit_defaults=True):
+    paused: bool = False
+
+
+class Header(Struct, frozen=True, kw_only=True):
+    """What stands before `jobs`: enough to find the broker. `uptime_ms` is the leaders' time."""
+
+    objq: int
+    document: str
+    seq: int
+    epoch: int
+    commit: str
+    at: int = 0
+    uptime_ms: int = 0
+    broker: BrokerInfo | None
+    challenge: Challenge | None
+
+
+class _Ready:
+    """The ready jobs of one queue: a heap by push order for each priority."""
+
+    def __init__(self) -> None:
+        self.heaps: dict[int, list[tuple[int, Job]]] = {}
+
+    def add(self, job: Job) -> None:
+        heapq.heappush(self.heaps.setdefault(job.priority, []), (job.order, job))
+
+    def first(self, present: Mapping[str, Job]) -> Job | None:
+        """Return the job that is granted next. Entries of jobs that left are dropped here."""
+        while self.heaps:
+            priority = max(self.heaps)
+            heap = self.heaps[priority]
+            while heap:
+                job = heap[0][1]
+                if job.state == "ready" and present.get(job.id) is job:
+                    return job
+                heapq.heappop(heap)
+            del self.heaps[priority]
+        return None
+
+    def leave(self, job: Job) -> None:
+        """Take the job out if it is at the head; other entries are dropped when they get there."""
+        heap = self.heaps.get(job.priority)
+        if heap and heap[0][1] is job:
+            heapq.heappop(heap)
+
+    def oldest_pushed_at(self) -> int | None:
+        """Return the least push time at the head of any priority (ms)."""
+        return min((heap[0][1].pushed_at for heap in self.heaps.values() if heap), default=None)
+
+
+class Document:
+    """One `queue.json`. The rules are in `objq.core.rules`, its bytes in `objq.core.codec`."""
+
+    def __init__(
+        self,
+        header: Header,
+        settings: DocumentSettings,
+        queues: dict[str, QueueState],
+        requests: RequestMemory,
+        totals: dict[str, Totals],
+    ) -> None:
+        self.id = header.document
+        self.seq = header.seq
+        self.epoch = header.epoch
+        self.commit = header.commit
+        self.at = header.at
+        self.uptime_ms = header.uptime_ms
+        self.broker = header.broker
+        self.challenge = header.challenge
+        self.settings = settings
+        self.queues = queues
+        self.requests = requests
+        self.totals = totals
+        self.dirty = False
+        self.jobs: dict[str, Job] = {}
+        self.dead: dict[str, Job] = {}
+        self.finished: dict[str, Job] = {}
+        self.claims: dict[str, Job] = {}
+        self.claims_by_id: dict[str, dict[str, Job]] = {}
+        self.ended: dict[str, Job] = {}
+        self.counts: dict[str, dict[str, int]] = {}
+        self.bytes: dict[str, int] = {"jobs": 0, "dead": 0, "finished": 0}
+        self.dropped: dict[str, int] = {"finished": 0, "dead": 0}
+        self.ready: dict[str, _Ready] = {}
+        self._scheduled: list[tuple[int, int, Job]] = []
+        self._next_order = 0
+
+    # --- identity -------------------------------------------------------------------------------
+
+    @classmethod
+    def new(cls, document_id: str, settings: DocumentSettings, now: int) -> Document:
+        """Return a document that nobody has written yet (seq 0, epoch 0)."""
+        header = Header(
+            objq=1,
+            document=document_id,
+            seq=0,
+            epoch=0,
+            commit="",
+            at=now,
+            broker=None,
+            challenge=None,
+        )
+        document = cls(header, settings, {}, RequestMemory(0, {}), {})
+        document.dirty = True
+        return document
+
+    def header(self) -> Header:
+        return Header(
+            objq=1,
+            document=self.id,
+            seq=self.seq,
+            epoch=self.epoch,
+            commit=self.commit,
+            at=self.at,
+            uptime_ms=self.uptime_ms,
+            broker=self.broker,
+            challenge=self.challenge,
+        )
+
+    def stamp(self, now: int) -> int:
+        """Return the time to write for `now` (ms): times in the file never go back (S15)."""
+        return max(self.at, now)
+
+    # --- finding --------------------------------------------------------------------------------
+
+    def find(self, job_id: str) -> Job | None:
+        return self.jobs.get(job_id) or self.dead.get(job_id) or self.finished.get(job_id)
+
+    def views(self, ids: Iterable[str]) -> tuple[JobView | None, ...]:
+        """Return each job as it is now, or None where there is no such job."""
+        return tuple(job.view() if (job := self.find(job_id)) else None for job_id in ids)
+
+    def next_ready(self, queues: Iterable[str]) -> Job | None:
+        """Return the job that a claim on `queues` gets next: by priority, then push order (S8)."""
+        best: Job | None = None
+        for name in queues:
+            ready = self.ready.get(name)
+            if ready is None or self.is_paused(name):
+                continue
+            job = ready.first(self.jobs)
+            if job and (best is None or (-job.priority, job.order) < (-best.priority, best.order)):
+                best = job
+        return best
+
+    def is_paused(self, queue: str) -> bool:
+        state = self.queues.get(queue)
+        return state is not None and state.paused
+
+    def next_due(self) -> int | None:
+        """Return when the next scheduled job becomes ready (ms), or None."""
+        heap = self._scheduled
+        while heap and not self._is_scheduled_entry(heap[0]):
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def _is_scheduled_entry(self, entry: tuple[int, int, Job]) -> bool:
+        run_after, _, job = entry
+        here = self.jobs.get(job.id) is job
+        return here and job.state == "scheduled" and job.run_after == run_after
+
+    def waiting_bytes(self) -> int:
+        """Return the bytes of all jobs that are not done, with the room reserved for each."""
+        return self.bytes["jobs"] + len(self.jobs) * CLAIM_RESERVE_BYTES
+
+    def room_bytes(self) -> int:
+        """Return how many bytes of jobs the document may hold: what the kept records leave over."""
+        return self.settings.max_bytes - 2 * (self.settings.max_bytes // KEPT_SHARE)
+
+    # --- changing -------------------------------------------------------------------------------
+
+    def add(self, view: JobView) -> Job:
+        """Append a job to the waiting ones, at the end of the push order."""
+        job = self._job(view, _encode(view))
+        self._enter(self.jobs, "jobs", job)
+        self._index_history(job, (), view.history)
+        return job
+
+    def load(self, where: str, view: JobView, raw: bytes) -> None:
+        """Add a job as it was read from the file, to `jobs`, `dead` or `finished`."""
+        job = self._job(view, raw)
+        self._enter(getattr(self, where), where, job)
+        self._index_history(job, (), view.history)
+
+    def change(self, job: Job, **fields: Any) -> Job:
+        """Replace fields of a job that stays among the waiting and running ones."""
+        old = job.view()
+        view = msgspec.structs.replace(old, **fields)
+        self._leave_indexes(job)
+        self.bytes["jobs"] -= len(job.raw)
+        job.raw = _encode(view)
+        job.state, job.run_after, job.claim = view.state, view.run_after, view.claim
+        job.cancel_requested = view.cancel_requested
+        self.bytes["jobs"] += len(job.raw)
+        self._enter_indexes(job)
+        self._index_history(job, old.history, view.history)
+        self.dirty = True
+        return job
+
+    def finish(self, job: Job, where: str, now: int, **fields: Any) -> Job:
+        """Move a job from the waiting ones to `dead` or `finished`."""
+        old = job.view()
+        view = msgspec.structs.replace(
+            old,
+            claim=None,
+            run_after=None,
+            finished_at=self.stamp(now),
+            kept_from_ms=self.uptime_ms,
+            **fields,
+        )
+        self._leave(self.jobs, "jobs", job)
+        ended = self._job(view, _encode(view))
+        self._enter(getattr(self, where), where, ended)
+        self._index_history(ended, old.history, view.history)
+        return ended
+
+    def remove(self, where: str, job: Job) -> None:
+        """Take a job out of the document, with all that is known of it."""
+        self._index_history(job, job.view().history, ())
+        self._leave(getattr(self, where), where, job)
+
+    def make_due_ready(self, now: int) -> None:
+        """Let jobs whose `run_after` has come by the wall clock be ready (S15); needs no commit."""
+        while (due := self.next_due()) is not None and due <= now:
+            job = heapq.heappop(self._scheduled)[2]
+            dirty = self.dirty
+            self.change(job, state="ready", run_after=None)
+            self.dirty = dirty
+
+    def trim(self, where: str, ttl_ms: float, most: int) -> int:
+        """Drop the oldest kept records beyond age, count or bytes; return how many went."""
+        kept: dict[str, Job] = getattr(self, where)
+        most_bytes = self.settings.max_bytes // KEPT_SHARE
+        before = len(kept)
+        while kept:
+            oldest = next(iter(kept.values()))
+            age_ms = self.uptime_ms - (oldest.kept_from_ms or 0)
+            if age_ms <= ttl_ms and len(kept) <= most and self.bytes[where] <= most_bytes:
+                break
+            dirty = self.dirty
+            self.remove(where, oldest)
+            self.dirty = dirty
+        gone = before - len(kept)
+        self.dropped[where] += gone
+        return gone
+
+    def totals_of(self, queue: str) -> Totals:
+        return self.totals.setdefault(queue, Totals())
+
+    def _job(self, view: JobView, raw: bytes) -> Job:
+        self._next_order += 1
+        return Job(
+            id=view.id,
+            queue=view.queue,
+            state=view.state,
+            priority=view.priority,
+            order=self._next_order,
+            raw=raw,
+            pushed_at=view.pushed_at,
+            run_after=view.run_after,
+            claim=view.claim,
+            cancel_requested=view.cancel_requested,
+            kept_from_ms=view.kept_from_ms,
+        )
+
+    def _enter(self, among: dict[str, Job], where: str, job: Job) -> None:
+        among[job.id] = job
+        self.bytes[where] += len(job.raw)
+        self._enter_indexes(job)
+        self.dirty = True
+
+    def _leave(self, among: dict[str, Job], where: str, job: Job) -> None:
+        del among[job.id]
+        self.bytes[where] -= len(job.raw)
+        self._leave_indexes(job)
+        self.dirty = True
+
+    def _enter_indexes(self, job: Job) -> None:
+        counts = self.counts.setdefault(job.queue, {})
+        counts[job.state] = counts.get(job.state, 0) + 1
+        if job.state == "ready":
+            self.ready.setdefault(job.queue, _Ready()).add(job)
+        elif job.state == "scheduled":
+            heapq.heappush(self._scheduled, (job.run_after or 0, job.order, job))
+        if job.claim is not None:
+            self.claims[job.claim.token] = job
+            self.claims_by_id.setdefault(job.claim.id, {})[job.claim.token] = job
+
+    def _leave_indexes(self, job: Job) -> None:
+        self.counts[job.queue][job.state] -= 1
+        if job.state == "ready":
+            self.ready[job.queue].leave(job)
+        if job.claim is not None:
+            del self.claims[job.claim.token]
+            held = self.claims_by_id[job.claim.id]
+            del held[job.claim.token]
+            if not held:
+                del self.claims_by_id[job.claim.id]
+
+    def _index_history(self, job: Job, old: tuple[Attempt, ...], new: tuple[Attempt, ...]) -> None:
+        for attempt in old:
+            self.ended.pop(attempt.token, None)
+        for attempt in new:
+            self.ended[attempt.token] = job
+
+    # --- overviews ------------------------------------------------------------------------------
+
+    def statistics(self, heard_ago_s: Callable[[str], float | None], most: int = 100) -> Statistics:
+        """Return counts per queue, and the running jobs that were heard of longest ago."""
+        names = self.totals.keys() | self.counts.keys() | self.queues.keys()
+        return Statistics(
+            document=self.id,
+            seq=self.seq,
+            epoch=self.epoch,
+            at=self.at,
+            broker=self.broker,
+            size_bytes=sum(self.bytes.values()),
+            queues={name: self._queue_stats(name) for name in sorted(names)},
+            running=tuple(self._running(heard_ago_s, most)),
+        )
+
+    def _queue_stats(self, name: str) -> QueueStats:
+        counts = self.counts.get(name, {})
+        ready = self.ready.get(name)
+        if ready is not None:
+            ready.first(self.jobs)  # drops stale heads
+        return QueueStats(
+            ready=counts.get("ready", 0),
+            scheduled=counts.get("scheduled", 0),
+            running=counts.get("running", 0),
+            dead=counts.get("dead", 0),
+            finished=counts.get("succeeded", 0) + counts.get("cancelled", 0),
+            paused=self.is_paused(name),
+            oldest_ready_at=ready.oldest_pushed_at() if ready else None,
+            totals=msgspec.to_builtins(self.totals.get(name, Totals())),
+        )
+
+    def _running(self, heard_ago_s: Callable[[str], float | None], most: int) -> Iterator[Running]:
+        held = ((heard_ago_s(token) or 0.0, token) for token in self.claims)
+        for ago_s, token in heapq.nlargest(most, held):
+            view = self.claims[token].view()
+            assert view.claim is not None
+            yield Running(
+                id=view.id,
+                queue=view.queue,
+                task=view.task,
+                worker=view.claim.worker,
+                claimed_at=view.claim.claimed_at,
+                attempt=view.attempts + (view.claim.started_at is None),
+                started=view.claim.started_at is not None,
+                heard_ago_s=ago_s,
+            )

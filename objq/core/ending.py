@@ -1,0 +1,252 @@
+"""The rules of how a claim ends: complete, fail, release, expire (promises S5, S6, S10, S13).
+
+Each ended claim stays in its job's history with token and outcome. So the repeat of an outcome that
+was applied is told the same, and any other use of a token that is not live is `claim_lost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal, cast
+
+from msgspec import UNSET, Raw, UnsetType
+
+from objq.core import ops
+from objq.core.document import UNBURNT_HISTORY, Document, Job
+from objq.core.jsontext import check_json
+from objq.core.ops import Attempt, ItemOutcome, JobError, JobView
+from objq.core.outcomes import Context, each_token
+from objq.errors import ClaimLost
+
+BACKOFF_BASE_S: Final = 2.0
+BACKOFF_MOST_S: Final = 3600.0
+
+EndedAs = Literal["succeeded", "failed", "expired", "released", "cancelled"]
+
+
+def complete(document: Document, op: ops.Complete, context: Context) -> ops.Outcomes:
+    return each_token(
+        op.items, lambda item: item.token, lambda item: _complete_one(document, item, context)
+    )
+
+
+def _complete_one(document: Document, item: ops.Completion, context: Context) -> ItemOutcome:
+    job = document.claims.get(item.token)
+    if job is None:
+        return _repeated(document, item.token, ("succeeded",))
+    result, dropped = _kept_result(document, item.result)
+    view = job.view()
+    ended = document.finish(
+        job,
+        "finished",
+        context.now,
+        state="succeeded",
+        attempts=_burnt(view),
+        history=_history(document, view, context, "succeeded"),
+        result=result,
+        result_dropped=dropped,
+    )
+    document.totals_of(job.queue).succeeded += 1
+    return ItemOutcome(id=job.id, token=item.token, state=ended.state)
+
+
+def _kept_result(document: Document, result: Raw) -> tuple[Raw | UnsetType, str | None]:
+    most = document.settings.max_result_bytes
+    size = len(bytes(result))
+    if size > most:
+        return UNSET, f"the result has {size} bytes, more than MAX_RESULT_BYTES ({most})"
+    check_json(bytes(result), "result")
+    return result, None
+
+
+def fail(document: Document, op: ops.Fail, context: Context) -> ops.Outcomes:
+    return each_token(
+        op.items, lambda item: item.token, lambda item: _fail_one(document, item, context)
+    )
+
+
+def _fail_one(document: Document, item: ops.Failure, context: Context) -> ItemOutcome:
+    job = document.claims.get(item.token)
+    if job is None:
+        return _repeated(document, item.token, ("failed", "cancelled"))
+    view = job.view()
+    attempts = _burnt(view)
+    error = shorten_error(item.error, document.settings.max_error_bytes)
+    document.totals_of(job.queue).failed += 1
+    if job.cancel_requested:
+        return _end_cancelled(document, job, context, item.token, error)
+    history = _history(document, view, context, "failed", error)
+    if attempts >= view.max_attempts or item.retry_after is None:
+        reason = "failed and asked for no further attempt"
+        if attempts >= view.max_attempts:
+            reason = f"failed {attempts} of {view.max_attempts} attempts"
+        return _bury(document, job, context, reason, attempts, history, item.token)
+    pause_s = default_backoff_s(attempts) if item.retry_after is UNSET else item.retry_after
+    pause_ms = int(pause_s * 1000)
+    document.change(
+        job,
+        state="scheduled" if pause_ms else "ready",
+        run_after=context.now + pause_ms if pause_ms else None,
+        attempts=attempts,
+        claim=None,
+        history=history,
+    )
+    return ItemOutcome(id=job.id, token=item.token, state=job.state)
+
+
+def release(document: Document, op: ops.Release, context: Context) -> ops.Outcomes:
+    return each_token(op.tokens, str, lambda token: _release_one(document, token, context))
+
+
+def _release_one(document: Document, token: str, context: Context) -> ItemOutcome:
+    job = document.claims.get(token)
+    if job is None:
+        return _repeated(document, token, ("released", "cancelled"))
+    if job.cancel_requested:
+        return _end_cancelled(document, job, context, token)
+    view = job.view()
+    started = view.claim is not None and view.claim.started_at is not None
+    document.change(
+        job,
+        state="ready",
+        claim=None,
+        attempts=view.attempts - started,
+        history=_history(document, view, context, "released"),
+    )
+    return ItemOutcome(id=job.id, token=token, state=job.state)
+
+
+def expire(document: Document, tokens: Iterable[str], now: int) -> int:
+    """End claims whose holders fell silent for the heartbeat timeout; return how many were live.
+
+    The caller, and nobody else, knows that they did (S5). A started attempt is burnt, and at the
+    limit the job is dead ("worker lost"); an unstarted one is not, and the job is next granted
+    alone.
+    """
+    context = Context(now, _no_token, None)
+    live = [job for token in tokens if (job := document.claims.get(token)) is not None]
+    for job in live:
+        _expire_one(document, job, context)
+    return len(live)
+
+
+def _expire_one(document: Document, job: Job, context: Context) -> None:
+    document.totals_of(job.queue).expired += 1
+    view = job.view()
+    claim = cast(ops.Claim, view.claim)
+    if job.cancel_requested:
+        _end_cancelled(document, job, context, claim.token)
+        return
+    started = claim.started_at is not None
+    error = JobError(
+        type="objq.errors.WorkerLost",
+        message=f"worker lost: {claim.worker or 'unnamed'} fell silent",
+    )
+    history = _history(document, view, context, "expired", error if started else None)
+    if started and view.attempts >= view.max_attempts:
+        _bury(document, job, context, "worker lost", view.attempts, history, claim.token)
+        return
+    document.change(job, state="ready", claim=None, alone=not started, history=history)
+
+
+def _bury(
+    document: Document,
+    job: Job,
+    context: Context,
+    reason: str,
+    attempts: int,
+    history: tuple[Attempt, ...],
+    token: str,
+) -> ItemOutcome:
+    document.finish(
+        job, "dead", context.now, state="dead", reason=reason, attempts=attempts, history=history
+    )
+    document.totals_of(job.queue).dead += 1
+    return ItemOutcome(id=job.id, token=token, state="dead")
+
+
+def _end_cancelled(
+    document: Document, job: Job, context: Context, token: str, error: JobError | None = None
+) -> ItemOutcome:
+    view = job.view()
+    document.finish(
+        job,
+        "finished",
+        context.now,
+        state="cancelled",
+        reason="cancelled while it ran",
+        history=_history(document, view, context, "cancelled", error),
+    )
+    document.totals_of(job.queue).cancelled += 1
+    return ItemOutcome(id=job.id, token=token, state="cancelled")
+
+
+def _repeated(document: Document, token: str, same: tuple[EndedAs, ...]) -> ItemOutcome:
+    """Answer for a token that is not live: as before if this very outcome was applied (S6)."""
+    job = document.ended.get(token)
+    if job is not None:
+        for attempt in job.view().history:
+            if attempt.token == token and attempt.outcome in same:
+                return ItemOutcome(id=job.id, token=token, state=job.state)
+    raise ClaimLost(
+        "this claim is no longer live: its job was given to another worker, or has ended"
+    )
+
+
+def _burnt(view: JobView) -> int:
+    """Return the attempts once the live claim has ended as started."""
+    return view.attempts + (view.claim is not None and view.claim.started_at is None)
+
+
+def _history(
+    document: Document,
+    view: JobView,
+    context: Context,
+    outcome: EndedAs,
+    error: JobError | None = None,
+) -> tuple[Attempt, ...]:
+    claim = cast(ops.Claim, view.claim)
+    stamp = document.stamp(context.now)
+    started_at = claim.started_at
+    if started_at is None and outcome in ("succeeded", "failed"):
+        started_at = claim.claimed_at  # it has run: the report is the first word of its start
+    attempt = Attempt(
+        token=claim.token,
+        claim=claim.id,
+        worker=claim.worker,
+        claimed_at=claim.claimed_at,
+        started_at=started_at,
+        ended_at=stamp,
+        outcome=outcome,
+        error=error,
+    )
+    return (*view.history, attempt)[-(view.max_attempts + UNBURNT_HISTORY) :]
+
+
+def shorten_error(error: JobError, most_bytes: int) -> JobError:
+    """Return the error within `most_bytes`, message and traceback shortened in the middle (S13)."""
+    return JobError(
+        type=error.type[:256],
+        message=_middle_out(error.message, most_bytes // 4),
+        traceback=_middle_out(error.traceback, most_bytes - most_bytes // 4),
+    )
+
+
+def _middle_out(text: str, most_bytes: int) -> str:
+    data = text.encode(errors="backslashreplace")
+    if len(data) <= most_bytes:
+        return data.decode()
+    mark = f"\n… {len(data) - most_bytes} bytes left out …\n".encode()
+    half = max(0, (most_bytes - len(mark)) // 2)
+    head = data[:half].decode(errors="ignore")
+    tail = data[len(data) - half :].decode(errors="ignore") if half else ""
+    return head + mark.decode() + tail
+
+
+def default_backoff_s(attempts: int) -> float:
+    """Return the pause after so many failed attempts: 2, 4, 8 … seconds, at most an hour."""
+    return min(BACKOFF_BASE_S ** min(attempts, 32), BACKOFF_MOST_S)
+
+
+def _no_token() -> str:
+    raise AssertionError("ending a claim grants nothing")

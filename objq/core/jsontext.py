@@ -1,0 +1,78 @@
+"""The strict reading of JSON that arguments and results must pass (promise S9).
+
+They are granted as the very text that was pushed, so a text that two readers could understand
+differently (duplicate keys, NaN, lone surrogates, numbers beyond a double) must not get in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, NoReturn
+
+from objq.errors import Invalid
+
+MAX_DEPTH: Final = 100
+"""Nesting allowed in one value: far below what any of the readers in use can take."""
+
+_LONE_SURROGATE_POSSIBLE = re.compile(rb"\\u[dD][89a-fA-F]")
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+
+
+def check_json(text: bytes, what: str, *, kind: type | None = None) -> None:
+    """Raise `Invalid` unless `text` is one strict JSON value (of `kind`: `list` or `dict`)."""
+    if _too_deep(text):
+        raise Invalid(f"{what} is nested more than {MAX_DEPTH} levels deep")
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_refuse_duplicates,
+            parse_constant=_refuse_constant,
+            parse_float=_refuse_overflow,
+        )
+        if _LONE_SURROGATE_POSSIBLE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeError as error:
+        raise Invalid(f"{what} holds text that is not Unicode: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{what} is not strict JSON: {error}") from error
+    if kind is not None and type(value) is not kind:
+        wanted = "an array" if kind is list else "an object"
+        raise Invalid(f"{what} must be {wanted}, not {type(value).__name__}")
+
+
+def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {key!r} stands twice in one object")
+            seen.add(key)
+    return result
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _refuse_overflow(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(f"the number {text[:40]} is beyond a double")
+    return number
+
+
+def _too_deep(text: bytes) -> bool:
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return False
+    depth = 0
+    for match in _STRING_OR_BRACKET.finditer(text):
+        token = match.group()
+        if token in (b"[", b"{"):
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif token in (b"]", b"}"):
+            depth -= 1
+    return False

@@ -1,0 +1,30 @@
+"""The rules of leadership in the document (promises S3, S4; design §3 'Take-over')."""
+
+from __future__ import annotations
+
+from objq.core import ops
+from objq.core.document import Document
+
+
+def take_over(document: Document, broker: ops.BrokerInfo, settings: ops.DocumentSettings) -> None:
+    """Make `broker` the leader: epoch + 1, its settings, no challenge (S3, S4)."""
+    document.epoch += 1
+    document.broker = broker
+    document.settings = settings
+    document.challenge = None
+    document.dirty = True
+
+
+def step_down(document: Document, broker_id: str) -> bool:
+    """Clear the broker if it is still this one; a late step-down cannot clear a successor."""
+    if document.broker is None or document.broker.id != broker_id:
+        return False
+    document.broker = None
+    document.dirty = True
+    return True
+
+
+def challenge(document: Document, question: ops.Challenge) -> None:
+    """Write a standby's challenge; any commit of the leader removes it."""
+    document.challenge = question
+    document.dirty = True

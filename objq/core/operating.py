@@ -1,0 +1,116 @@
+"""The rules of the operator's requests: cancel, retry, delete, run now, pause, resume (S6, S7).
+
+Each names the state that it expects the job to be in; anything else is a `conflict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from objq.core import ops
+from objq.core.document import Document, Job, QueueState, place_of
+from objq.core.ops import JobState, JobView
+from objq.core.outcomes import Context, once
+from objq.core.pushing import check_room
+from objq.errors import Conflict, NotFound
+
+Step = Callable[[Document, Job, Context], JobState]
+
+
+def on_jobs(document: Document, op: ops.JobsRequest, context: Context) -> ops.Outcomes:
+    """Apply the request to each of its jobs that is in the expected state."""
+    steps = ((job_id, partial(_on_job, document, op, job_id, context)) for job_id in op.ids)
+    return once(document, op, steps, context)
+
+
+def _on_job(document: Document, op: ops.JobsRequest, job_id: str, context: Context) -> JobState:
+    job = document.find(job_id)
+    if job is None:
+        raise NotFound(f"there is no job {job_id}")
+    if job.state != op.expected:
+        raise Conflict(f"job {job_id} is {job.state}, not {op.expected}")
+    return _STEPS[type(op)](document, job, context)
+
+
+def _cancel_job(document: Document, job: Job, context: Context) -> JobState:
+    if job.state == "running":
+        document.change(job, cancel_requested=True)
+        return "running"
+    if job.state not in ("ready", "scheduled"):
+        raise Conflict(f"job {job.id} has ended already: it is {job.state}")
+    document.finish(
+        job, "finished", context.now, state="cancelled", reason="cancelled in the queue"
+    )
+    document.totals_of(job.queue).cancelled += 1
+    return "cancelled"
+
+
+def _retry_job(document: Document, job: Job, context: Context) -> JobState:
+    if job.state not in ("dead", "cancelled"):
+        raise Conflict(f"job {job.id} is {job.state}; only dead and cancelled ones can be retried")
+    view = job.view()
+    check_room(document, job.queue, len(job.raw))
+    document.remove(place_of(job.state), job)
+    document.add(
+        JobView(
+            id=view.id,
+            queue=view.queue,
+            task=view.task,
+            args=view.args,
+            kwargs=view.kwargs,
+            state="ready",
+            pushed_at=document.stamp(context.now),
+            priority=view.priority,
+            max_attempts=view.max_attempts,
+            history=view.history,
+        )
+    )
+    document.totals_of(job.queue).retried += 1
+    return "ready"
+
+
+def _delete_job(document: Document, job: Job, context: Context) -> JobState:
+    if job.state == "running":
+        raise Conflict(f"job {job.id} is running; cancel it first")
+    if place_of(job.state) == "jobs":
+        document.totals_of(job.queue).deleted += 1
+    document.remove(place_of(job.state), job)
+    return job.state
+
+
+def _run_now(document: Document, job: Job, context: Context) -> JobState:
+    if job.state != "scheduled":
+        raise Conflict(f"job {job.id} is {job.state}; only a scheduled one can be run now")
+    document.change(job, state="ready", run_after=None)
+    return "ready"
+
+
+def pause(document: Document, op: ops.Pause, context: Context) -> ops.Answer:
+    """Grant nothing more from the queue until it is resumed."""
+    return _set_paused(document, op, context, paused=True)
+
+
+def resume(document: Document, op: ops.Resume, context: Context) -> ops.Answer:
+    """Grant from the queue again."""
+    return _set_paused(document, op, context, paused=False)
+
+
+def _set_paused(
+    document: Document, op: ops.Pause | ops.Resume, context: Context, *, paused: bool
+) -> ops.Answer:
+    if document.requests.find(op.request, document.settings.max_clients) is not None:
+        return ops.Answer()
+    state = document.queues.setdefault(op.queue, QueueState())
+    state.paused = paused
+    document.requests.record(op.request, document.stamp(context.now))
+    document.dirty = True
+    return ops.Answer()
+
+
+_STEPS: dict[type[ops.JobsRequest], Step] = {
+    ops.Cancel: _cancel_job,
+    ops.Retry: _retry_job,
+    ops.Delete: _delete_job,
+    ops.RunNow: _run_now,
+}

@@ -1,0 +1,429 @@
+"""Operations and their answers: one vocabulary for core, wire, client and broker.
+
+Each operation is a frozen struct whose tag is its name on the wire (design §7). The same object
+goes from the client over the wire to the core; nothing is translated on the way. `args`, `kwargs`
+and `result` stay the JSON text that was pushed (`msgspec.Raw`, promise S9).
+
+Times are integer milliseconds since the epoch, UTC, unless the name ends in `_s` (seconds).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+Position = tuple[int, int, int]
+"""(epoch, seq, index in the batch) of the commit that holds an effect."""
+
+JobState = Literal["scheduled", "ready", "running", "succeeded", "dead", "cancelled"]
+
+JobId = Annotated[str, Meta(min_length=1, max_length=63)]
+Token = Annotated[str, Meta(min_length=1, max_length=64)]
+ClaimId = Annotated[str, Meta(min_length=1, max_length=64)]
+RequestId = Annotated[str, Meta(max_length=80, pattern=r"^\d{1,19}-[A-Za-z0-9_-]{1,40}:\d{1,12}$")]
+QueueName = Annotated[str, Meta(min_length=1, max_length=64)]
+WorkerName = Annotated[str, Meta(max_length=64)]
+Priority = Annotated[int, Meta(ge=-100, le=100)]
+Millis = Annotated[int, Meta(ge=0, le=253402300799999)]  # to the end of the year 9999
+
+EMPTY_LIST = Raw(b"[]")
+EMPTY_DICT = Raw(b"{}")
+
+
+class Op(Struct, frozen=True, tag_field="op", omit_defaults=True, kw_only=True):
+    """Base of all operations."""
+
+
+# --- what is inside operations and answers ------------------------------------------------------
+
+
+class NewJob(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A job as it is pushed. The id is the client's own (a time-ordered UUID)."""
+
+    id: JobId
+    task: Annotated[str, Meta(min_length=1, max_length=256)]
+    queue: QueueName = "default"
+    args: Raw = EMPTY_LIST
+    kwargs: Raw = EMPTY_DICT
+    priority: Priority = 0
+    run_after: Millis | None = None
+    max_attempts: Annotated[int, Meta(ge=1, le=100)] = 3
+
+
+class JobError(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Why an attempt did not work. `type` is a dotted path of an exception class."""
+
+    type: str
+    message: str = ""
+    traceback: str = ""
+
+
+class Attempt(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One ended claim of a job. `started_at` is None if the worker had not begun."""
+
+    token: str
+    claim: str
+    worker: str
+    claimed_at: int
+    ended_at: int
+    outcome: Literal["succeeded", "failed", "expired", "released", "cancelled"]
+    started_at: int | None = None
+    error: JobError | None = None
+
+
+class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A live claim, as it stands in the document. Without `epoch` it was granted directly."""
+
+    token: str
+    id: str
+    worker: str
+    claimed_at: int
+    heartbeat_at: int
+    heartbeat_seq: int
+    epoch: int | None = None
+    started_at: int | None = None
+
+
+class JobView(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A job as `get` and `list` return it, and as it stands in the document.
+
+    `history` is oldest first. `alone`: its last claim expired unstarted, so it is next granted
+    alone and then counts as started (S10). `result` is left out where `result_dropped` says why.
+    """
+
+    id: str
+    queue: str
+    task: str
+    args: Raw
+    kwargs: Raw
+    state: JobState
+    pushed_at: int
+    priority: int = 0
+    run_after: int | None = None
+    attempts: int = 0
+    max_attempts: int = 3
+    alone: bool = False
+    cancel_requested: bool = False
+    claim: Claim | None = None
+    history: tuple[Attempt, ...] = ()
+    result: Raw | UnsetType = UNSET
+    result_dropped: str | None = None
+    reason: str | None = None
+    finished_at: int | None = None
+    kept_from_ms: int | None = None
+
+
+class Grant(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A job given to a worker. `attempt` is the number of this attempt, from 1."""
+
+    id: str
+    token: str
+    queue: str
+    task: str
+    args: Raw
+    kwargs: Raw
+    attempt: int
+    max_attempts: int
+    pushed_at: int
+    claimed_at: int
+    priority: int = 0
+    run_after: int | None = None
+    history: tuple[Attempt, ...] = ()
+    cancel_requested: bool = False
+
+
+class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An error as it stands on the wire. `final`: the refusal is committed (S12)."""
+
+    code: str
+    message: str
+    retry_after: float | None = None
+    final: bool = False
+    url: str | None = None
+
+
+class ItemOutcome(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The outcome of one item of a request: the state the job is in now, or an error."""
+
+    id: str | None = None
+    token: str | None = None
+    state: JobState | None = None
+    error: Problem | None = None
+
+
+# --- operations ---------------------------------------------------------------------------------
+
+
+class Hello(Op, frozen=True, tag="hello", kw_only=True):
+    """First on every socket. `document`: what the client expects; another → `not_broker`."""
+
+    client: Annotated[str, Meta(max_length=64)]
+    version: Annotated[str, Meta(max_length=64)] = ""
+    document: str | None = None
+    worker: WorkerName | None = None
+    queues: tuple[QueueName, ...] = ()
+    slots: int = 0
+
+
+class Push(Op, frozen=True, tag="push", kw_only=True):
+    """Append jobs. `repeat`: sent before and not answered, so a refusal has to be committed."""
+
+    request: RequestId
+    jobs: Annotated[tuple[NewJob, ...], Meta(min_length=1, max_length=10_000)]
+    repeat: bool = False
+
+
+class TakeClaim(Op, frozen=True, tag="claim", kw_only=True):
+    """Take the next jobs. `wait`: seconds to wait for one, at most a quarter of the timeout.
+
+    A `claim` id in the form of a request id is remembered like one, so that a copy of the request
+    that arrives when its jobs have long finished grants nothing.
+    """
+
+    claim: ClaimId
+    queues: Annotated[tuple[QueueName, ...], Meta(min_length=1, max_length=100)] = ("default",)
+    max: Annotated[int, Meta(ge=1, le=1000)] = 1
+    wait: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+    worker: WorkerName = ""
+
+
+class Heartbeat(Op, frozen=True, tag="heartbeat", kw_only=True):
+    """The holder of `tokens` lives; those in `started` have begun."""
+
+    tokens: Annotated[tuple[Token, ...], Meta(max_length=10_000)]
+    started: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
+
+
+class Completion(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    token: Token
+    result: Raw = Raw(b"null")
+
+
+class Complete(Op, frozen=True, tag="complete", kw_only=True):
+    items: Annotated[tuple[Completion, ...], Meta(min_length=1, max_length=10_000)]
+
+
+class Failure(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """`retry_after`: seconds; left out: the default backoff; null: no further attempt."""
+
+    token: Token
+    error: JobError
+    retry_after: Annotated[float, Meta(ge=0, le=31_536_000)] | None | UnsetType = UNSET
+
+
+class Fail(Op, frozen=True, tag="fail", kw_only=True):
+    items: Annotated[tuple[Failure, ...], Meta(min_length=1, max_length=10_000)]
+
+
+class Release(Op, frozen=True, tag="release", kw_only=True):
+    """Hand back without burning an attempt."""
+
+    tokens: Annotated[tuple[Token, ...], Meta(min_length=1, max_length=10_000)]
+
+
+class Get(Op, frozen=True, tag="get", kw_only=True):
+    ids: Annotated[tuple[JobId, ...], Meta(min_length=1, max_length=1000)]
+
+
+class JobsRequest(Op, frozen=True, kw_only=True):
+    """Base of the operator's requests on jobs. `expected`: the state each must be in."""
+
+    request: RequestId
+    ids: Annotated[tuple[JobId, ...], Meta(min_length=1, max_length=10_000)]
+    expected: JobState
+    repeat: bool = False
+
+
+class Cancel(JobsRequest, frozen=True, tag="cancel", kw_only=True):
+    """End a waiting job as cancelled; ask a running one's worker to stop."""
+
+
+class Retry(JobsRequest, frozen=True, tag="retry", kw_only=True):
+    """Put a dead (or cancelled) job at the end of its queue, with no attempts counted."""
+
+
+class Delete(JobsRequest, frozen=True, tag="delete", kw_only=True):
+    """Remove a job that is not running."""
+
+
+class RunNow(JobsRequest, frozen=True, tag="run_now", kw_only=True):
+    """Make a scheduled job ready."""
+
+
+class Pause(Op, frozen=True, tag="pause", kw_only=True):
+    """Grant nothing more from a queue; pushes and running jobs go on."""
+
+    request: RequestId
+    queue: QueueName
+    repeat: bool = False
+
+
+class Resume(Op, frozen=True, tag="resume", kw_only=True):
+    request: RequestId
+    queue: QueueName
+    repeat: bool = False
+
+
+class Stats(Op, frozen=True, tag="stats", kw_only=True):
+    pass
+
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+class Answer(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Base of all answers. `position` is set where the document was changed for it."""
+
+    position: Position | None = None
+
+
+class Welcome(Answer, frozen=True, kw_only=True):
+    """The answer to `hello`. `seq` may be used to draw a request-id prefix (S7)."""
+
+    document: str
+    broker: str
+    epoch: int
+    seq: int
+    role: str
+    version: str
+    settings: DocumentSettings
+    limits: dict[str, int]
+
+
+class Outcomes(Answer, frozen=True, kw_only=True):
+    """One outcome for each item of the request, in its order."""
+
+    items: tuple[ItemOutcome, ...]
+
+
+class Granted(Answer, frozen=True, kw_only=True):
+    jobs: tuple[Grant, ...] = ()
+
+
+class Beaten(Answer, frozen=True, kw_only=True):
+    """`lost`: tokens that are no longer live; `cancel`: those whose job should stop."""
+
+    lost: tuple[str, ...] = ()
+    cancel: tuple[str, ...] = ()
+
+
+class Jobs(Answer, frozen=True, kw_only=True):
+    """One entry for each id asked for, in that order; null where there is no such job."""
+
+    jobs: tuple[JobView | None, ...]
+
+
+class QueueStats(Struct, frozen=True, kw_only=True):
+    """Counts of one queue. `oldest_ready_at` is the push time of the job that is next but old."""
+
+    ready: int = 0
+    scheduled: int = 0
+    running: int = 0
+    dead: int = 0
+    finished: int = 0
+    paused: bool = False
+    oldest_ready_at: int | None = None
+    totals: dict[str, int] = {}
+
+
+class Running(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A running job, for overviews. `heard_ago_s`: seconds since the broker heard its holder."""
+
+    id: str
+    queue: str
+    task: str
+    worker: str
+    claimed_at: int
+    attempt: int
+    started: bool
+    heard_ago_s: float | None = None
+
+
+class BrokerInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The broker as it stands in the header. `since` is when it took over."""
+
+    id: str
+    url: str
+    since: int
+    version: str
+
+
+class Challenge(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A standby's question to the leader; any commit of the leader removes it."""
+
+    id: str
+    by: str
+    at: int
+
+
+class Statistics(Answer, frozen=True, kw_only=True):
+    document: str
+    seq: int
+    epoch: int
+    at: int
+    broker: BrokerInfo | None
+    size_bytes: int
+    queues: dict[str, QueueStats]
+    running: tuple[Running, ...] = ()
+    """The running jobs whose holders were heard of longest ago first, at most 100."""
+
+
+class DocumentSettings(Struct, frozen=True, kw_only=True):
+    """What everybody who writes the document keeps to (design §5, §8); the leader's."""
+
+    heartbeat_timeout_s: float = 30.0
+    broker_ttl_s: float = 10.0
+    dedupe_window_s: float = 120.0
+    result_ttl_s: float = 86_400.0
+    max_finished: int = 10_000
+    dead_ttl_s: float = 2_592_000.0
+    max_dead: int = 10_000
+    max_jobs: int = 1_000_000
+    max_bytes: int = 67_108_864
+    max_job_bytes: int = 262_144
+    max_result_bytes: int = 65_536
+    max_error_bytes: int = 16_384
+    max_queues: int = 100
+    max_clients: int = 10_000
+    compress_above: int = 262_144
+
+
+Change = (
+    Push | TakeClaim | Complete | Fail | Release | Cancel | Retry | Delete | RunNow | Pause | Resume
+)
+"""Operations that the commit loop applies."""
+
+Request = Hello | Heartbeat | Get | Stats | Change
+"""Everything that travels on the wire."""
+
+REQUESTS: dict[str, type[Op]] = {
+    str(cls.__struct_config__.tag): cls
+    for cls in (
+        Hello, Push, TakeClaim, Heartbeat, Complete, Fail, Release, Get,
+        Cancel, Retry, Delete, RunNow, Pause, Resume, Stats,
+    )
+}  # fmt: skip
+
+ANSWERS: dict[str, type[Answer]] = {
+    "hello": Welcome,
+    "push": Outcomes,
+    "claim": Granted,
+    "heartbeat": Beaten,
+    "complete": Outcomes,
+    "fail": Outcomes,
+    "release": Outcomes,
+    "get": Jobs,
+    "cancel": Outcomes,
+    "retry": Outcomes,
+    "delete": Outcomes,
+    "run_now": Outcomes,
+    "pause": Answer,
+    "resume": Answer,
+    "stats": Statistics,
+}
+
+
+def op_name(op: Op) -> str:
+    """Return the operation's name on the wire."""
+    return str(op.__struct_config__.tag)

@@ -1,0 +1,80 @@
+"""The rules of push: what gets in (promises S7, S8, S9, S13, S15)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from objq.core import ops
+from objq.core.document import CLAIM_RESERVE_BYTES, Document
+from objq.core.jsontext import check_json
+from objq.core.ops import JobState, JobView
+from objq.core.outcomes import Context, once
+from objq.errors import Conflict, QueueFull, TooLarge
+
+
+def push(document: Document, op: ops.Push, context: Context) -> ops.Outcomes:
+    """Append each job that is not there yet; a refused one harms no other."""
+    steps = ((job.id, partial(_push_one, document, job, context)) for job in op.jobs)
+    return once(document, op, steps, context)
+
+
+def _push_one(document: Document, job: ops.NewJob, context: Context) -> JobState:
+    present = document.find(job.id)
+    if present is not None:
+        if not _same_contents(present.view(), job):
+            raise Conflict(f"job {job.id} is there already, with other contents")
+        return present.state
+    size = len(bytes(job.args)) + len(bytes(job.kwargs))
+    if size > document.settings.max_job_bytes:
+        raise TooLarge(
+            f"the arguments of job {job.id} have {size} bytes, more than MAX_JOB_BYTES "
+            f"({document.settings.max_job_bytes}); store the data elsewhere and pass its key"
+        )
+    check_json(bytes(job.args), f"args of job {job.id}", kind=list)
+    check_json(bytes(job.kwargs), f"kwargs of job {job.id}", kind=dict)
+    check_room(document, job.queue, size)
+    stamp = document.stamp(context.now)
+    later = job.run_after is not None and job.run_after > context.now
+    document.add(
+        JobView(
+            id=job.id,
+            queue=job.queue,
+            task=job.task,
+            args=job.args,
+            kwargs=job.kwargs,
+            state="scheduled" if later else "ready",
+            pushed_at=stamp,
+            priority=job.priority,
+            run_after=job.run_after if later else None,
+            max_attempts=job.max_attempts,
+        )
+    )
+    document.totals_of(job.queue).pushed += 1
+    return "scheduled" if later else "ready"
+
+
+def _same_contents(view: JobView, job: ops.NewJob) -> bool:
+    return (
+        view.queue == job.queue
+        and view.task == job.task
+        and view.priority == job.priority
+        and view.max_attempts == job.max_attempts
+        and bytes(view.args) == bytes(job.args)
+        and bytes(view.kwargs) == bytes(job.kwargs)
+    )
+
+
+def check_room(document: Document, queue: str, size_bytes: int) -> None:
+    """Raise QueueFull if a job of this size does not fit, with room for its claim (S13)."""
+    settings = document.settings
+    if len(document.jobs) >= settings.max_jobs:
+        raise QueueFull(f"{settings.max_jobs} jobs are waiting (MAX_JOBS)", retry_after_s=5.0)
+    wanted = document.waiting_bytes() + size_bytes + 2 * CLAIM_RESERVE_BYTES
+    if wanted > document.room_bytes():
+        raise QueueFull(
+            f"the waiting jobs fill the document ({document.waiting_bytes()} of "
+            f"{document.room_bytes()} bytes; MAX_BYTES)",
+            retry_after_s=5.0,
+        )
+    if queue not in document.totals and len(document.totals) >= settings.max_queues:
+        raise QueueFull(f"there are {settings.max_queues} queues already (MAX_QUEUES)")

@@ -1,0 +1,129 @@
+"""What the document remembers of requests, so that each has one effect (promise S7).
+
+A request id is `<seq>-<random>:<number>`. Per prefix (`<seq>-<random>`) the document keeps the
+numbers that were applied, as ranges, since requests overtake each other, and when the prefix was
+last used. A prefix that was not used for `DEDUPE_WINDOW` may be dropped; its seq then raises
+`forgotten`, and an absent prefix with a seq of at most `forgotten` is refused. No clock is compared
+with another machine's: a wrong clock can only forget too early, which refuses and never doubles.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from objq.errors import ExpiredId, Invalid, Overloaded
+
+MAX_RANGES: Final = 1000
+"""Ranges kept for one prefix; a client whose requests leave more gaps has to draw a new prefix."""
+
+_BEYOND: Final = 1 << 64
+_REQUEST_ID = re.compile(r"(\d{1,19})-[A-Za-z0-9_-]{1,40}\Z")
+
+
+class RequestKey(NamedTuple):
+    prefix: str
+    seq: int
+    number: int
+
+
+class Remembered(Struct, omit_defaults=True):
+    """One prefix. `refused`: for a number, the items that were refused and with which code."""
+
+    used_at: int
+    done: list[tuple[int, int]]
+    refused: dict[str, dict[str, str]] = {}
+
+
+def parse_request(request: str) -> RequestKey | None:
+    """Return the parts of a request id, or None if the text has not that form."""
+    prefix, colon, number = request.rpartition(":")
+    match = _REQUEST_ID.match(prefix)
+    if not colon or match is None or not (number.isascii() and number.isdigit()):
+        return None
+    return RequestKey(prefix, int(match.group(1)), int(number))
+
+
+class RequestMemory:
+    """The applied requests, least recently used prefix first."""
+
+    def __init__(self, forgotten: int, clients: dict[str, Remembered]) -> None:
+        self.forgotten = forgotten
+        self.clients = dict(sorted(clients.items(), key=lambda item: item[1].used_at))
+
+    def find(self, request: str, max_clients: int) -> Remembered | None:
+        """Return what is kept of the request's prefix if this very number was applied.
+
+        Raises Invalid (no request id), ExpiredId (older than what is remembered) and Overloaded
+        (the request would bring a new prefix and there is no room for one).
+        """
+        key = parse_request(request)
+        if key is None:
+            raise Invalid(f"request id {request[:80]!r} is not of the form <seq>-<random>:<number>")
+        kept = self.clients.get(key.prefix)
+        if kept is None:
+            if key.seq <= self.forgotten:
+                raise ExpiredId(
+                    f"request id {request} is older than what is remembered (seq "
+                    f"{self.forgotten}); draw a new prefix from the current seq"
+                )
+            if len(self.clients) >= max_clients:
+                raise Overloaded(
+                    f"{max_clients} clients are remembered already (MAX_CLIENTS)", retry_after_s=5.0
+                )
+            return None
+        if _contains(kept.done, key.number):
+            return kept
+        if len(kept.done) >= MAX_RANGES:
+            raise ExpiredId(f"prefix {key.prefix} has left too many gaps; draw a new one")
+        return None
+
+    def record(self, request: str, stamp: int, refused: dict[str, str] | None = None) -> None:
+        """Remember that the request was applied (or, with `refused`, which items were not)."""
+        key = parse_request(request)
+        assert key is not None  # find() was asked first
+        kept = self.clients.pop(key.prefix, None) or Remembered(stamp, [])
+        kept.used_at = stamp
+        _add(kept.done, key.number)
+        if refused:
+            kept.refused[str(key.number)] = refused
+        self.clients[key.prefix] = kept  # to the end: most recently used
+
+    def prune(self, unused_since: int) -> None:
+        """Forget prefixes last used before `unused_since`, by the file's own times."""
+        while self.clients:
+            prefix = next(iter(self.clients))
+            if self.clients[prefix].used_at >= unused_since:
+                return
+            del self.clients[prefix]
+            self.forgotten = max(self.forgotten, int(prefix.partition("-")[0]))
+
+
+def refused_items(kept: Remembered, request: str) -> dict[str, str]:
+    """Return the refused items (index → error code) of a request that was applied."""
+    key = parse_request(request)
+    return kept.refused.get(str(key.number), {}) if key else {}
+
+
+def _contains(ranges: list[tuple[int, int]], number: int) -> bool:
+    at = bisect_right(ranges, (number, _BEYOND)) - 1
+    return at >= 0 and ranges[at][1] >= number
+
+
+def _add(ranges: list[tuple[int, int]], number: int) -> None:
+    at = bisect_right(ranges, (number, number))
+    if at and ranges[at - 1][1] >= number:
+        return
+    joins_left = at > 0 and ranges[at - 1][1] == number - 1
+    joins_right = at < len(ranges) and ranges[at][0] == number + 1
+    if joins_left and joins_right:
+        ranges[at - 1 : at + 1] = [(ranges[at - 1][0], ranges[at][1])]
+    elif joins_left:
+        ranges[at - 1] = (ranges[at - 1][0], number)
+    elif joins_right:
+        ranges[at] = (number, ranges[at][1])
+    else:
+        ranges.insert(at, (number, number))

@@ -1,0 +1,90 @@
+"""Every rule of the queue: what an operation does to the document (promises S5 to S10, S13, S15).
+
+`apply(document, op, now)` is pure: time comes in as `now` (wall clock, ms), fresh claim tokens from
+`mint`. It changes the document in place and returns the answer, or raises `Rejected` when the whole
+request is refused. Applying an operation again, on this version or on any later one, has no second
+effect and gives the same answer: that is what lets the commit loop re-apply a batch after a
+conflict, and a client repeat a request whose reply was lost.
+
+The life of a job (the table is `objq.core.transitions`):
+
+    push → scheduled → ready → running → succeeded
+               ↑         ↑        │ fail, expire: an attempt is burnt if it had started
+               └─backoff─┴────────┤ release: none is burnt
+                                  └ at the limit → dead → retry → ready
+
+An item that cannot be applied never harms its neighbours: it gets an outcome of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from objq.core import claiming, ending, operating, ops, pushing
+from objq.core.document import Document
+from objq.core.outcomes import Context
+from objq.errors import Unsupported
+
+
+class Applied(NamedTuple):
+    """What an operation did. `changed`: a commit has to hold it before it is answered (S2)."""
+
+    answer: ops.Answer
+    changed: bool
+
+
+def apply(
+    document: Document,
+    op: ops.Change,
+    now: int,
+    *,
+    mint: Callable[[], str],
+    epoch: int | None,
+) -> Applied:
+    """Apply one operation to the document.
+
+    `now`: wall clock, ms. `mint` draws claim tokens. `epoch`: the leader's; None: granted directly.
+    Raises a subclass of `Rejected` when the request as a whole is refused; nothing has changed
+    then.
+    """
+    rule = _RULES.get(type(op))
+    if rule is None:
+        raise Unsupported(f"{ops.op_name(op)} does not change the document")
+    was_dirty, document.dirty = document.dirty, False
+    try:
+        answer = rule(document, op, Context(now, mint, epoch))
+        return Applied(answer, document.dirty)
+    finally:
+        document.dirty = document.dirty or was_dirty
+
+
+def tick(document: Document, now: int, led_ms: int) -> None:
+    """Let time pass: due jobs become ready, old records and request ids go.
+
+    `led_ms`: how long this leader has led since the last tick, by its monotonic clock; retention
+    ages by that alone (S15). Nothing of this needs a commit of its own: it rides on the next one.
+    """
+    settings = document.settings
+    document.uptime_ms += led_ms
+    document.make_due_ready(now)
+    dirty = document.dirty
+    document.requests.prune(document.stamp(now) - int(settings.dedupe_window_s * 1000))
+    document.trim("finished", settings.result_ttl_s * 1000, settings.max_finished)
+    document.trim("dead", settings.dead_ttl_s * 1000, settings.max_dead)
+    document.dirty = dirty
+
+
+_RULES: dict[type[ops.Op], Callable[..., ops.Answer]] = {
+    ops.Push: pushing.push,
+    ops.TakeClaim: claiming.take,
+    ops.Complete: ending.complete,
+    ops.Fail: ending.fail,
+    ops.Release: ending.release,
+    ops.Cancel: operating.on_jobs,
+    ops.Retry: operating.on_jobs,
+    ops.Delete: operating.on_jobs,
+    ops.RunNow: operating.on_jobs,
+    ops.Pause: operating.pause,
+    ops.Resume: operating.resume,
+}

@@ -1,0 +1,129 @@
+"""daphne on an event loop that already runs, on a port that is already bound.
+
+daphne's own `Server.run` starts the reactor, which works once in a process and owns it. A broker
+shares its loop with the commit loop, so this starts daphne's factories only: Twisted's asyncio
+reactor needs no `run()` of its own to serve sockets on a loop that runs.
+
+Import this module only through `objq.server.load_listener`, which sees to the reactor first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any, Final
+
+import daphne.server  # first: Twisted's reactor depends on the order of imports
+from daphne.http_protocol import HTTPFactory
+from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
+from twisted.internet import reactor
+
+PING_INTERVAL_S: Final = 20.0
+PING_TIMEOUT_S: Final = 30.0
+"""A peer that does not answer a ping for so long is dropped; so is one that never reads."""
+
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""A longer message is not read: the socket is closed with 1009. One that is over the wire's own,
+lower limit is answered `too_large`, and the socket goes on."""
+
+MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
+"""What may wait for a peer that does not read, beyond the message that filled its buffers."""
+
+
+class Socket(WebSocketProtocol):  # type: ignore[misc]
+    """A websocket that is dropped when its peer leaves too much unread.
+
+    Nothing else bounds what Twisted keeps for a peer: writing to it always succeeds.
+    """
+
+    _unsent_bytes: int | None = None  # None: the peer reads
+
+    def onOpen(self) -> None:
+        # The HTTP channel that the request came in on is still registered.
+        self.transport.unregisterProducer()
+        self.transport.registerProducer(self, True)
+        super().onOpen()
+
+    def pauseProducing(self) -> None:
+        self._unsent_bytes = 0
+
+    def resumeProducing(self) -> None:
+        self._unsent_bytes = None
+
+    def stopProducing(self) -> None:
+        pass
+
+    def sendMessage(self, payload: bytes, *args: Any, **kwargs: Any) -> None:
+        if self._unsent_bytes is not None:
+            self._unsent_bytes += len(payload)
+            if self._unsent_bytes > MAX_UNSENT_BYTES:
+                self.wasNotCleanReason = "the peer does not read"
+                self.dropConnection(abort=True)
+                return
+        super().sendMessage(payload, *args, **kwargs)
+
+
+class SocketFactory(WebSocketFactory):  # type: ignore[misc]
+    protocol = Socket
+
+
+class Listener(daphne.server.Server):  # type: ignore[misc]
+    """Serve an ASGI application on a listening socket, until closed."""
+
+    def __init__(self, application: Any) -> None:
+        super().__init__(
+            application,
+            endpoints=["given by listen()"],
+            signal_handlers=False,
+            websocket_timeout=-1,  # a worker's socket may live for months
+            ping_interval=PING_INTERVAL_S,
+            ping_timeout=PING_TIMEOUT_S,
+            server_name="objq",
+        )
+        self.connections: dict[Any, dict[str, Any]] = {}
+        self._port: Any = None
+        self._closed = False
+
+    def listen(self, bound: socket.socket) -> None:
+        """Accept connections on `bound`, which listens already and stays the caller's to close."""
+        self.http_factory = HTTPFactory(self)
+        self.ws_factory = SocketFactory(self, server=self.server_name)
+        self.ws_factory.setProtocolOptions(
+            autoPingTimeout=self.ping_timeout,
+            allowNullOrigin=True,
+            openHandshakeTimeout=HANDSHAKE_TIMEOUT_S,
+            maxMessagePayloadSize=MAX_MESSAGE_BYTES,
+            maxFramePayloadSize=MAX_MESSAGE_BYTES,
+            failByDrop=False,
+        )
+        self._port = reactor.adoptStreamPort(bound.fileno(), bound.family, self.http_factory)
+        self.application_checker()
+        self.timeout_checker()
+
+    async def close(self) -> None:
+        """Accept no more connections; those that are open go on."""
+        port, self._port = self._port, None
+        if port is not None:
+            await port.stopListening().asFuture(asyncio.get_running_loop())
+
+    def abort(self) -> None:
+        """Drop every connection that is still open, and end their applications."""
+        self._closed = True
+        for protocol, details in list(self.connections.items()):
+            if isinstance(protocol, Socket):
+                protocol.dropConnection(abort=True)
+            application = details.get("application_instance")
+            if application is not None:
+                application.cancel()
+
+    # daphne starts both of these again and again for as long as the process lives.
+
+    def application_checker(self) -> None:
+        if not self._closed:
+            super().application_checker()
+
+    def timeout_checker(self) -> None:
+        if not self._closed:
+            super().timeout_checker()

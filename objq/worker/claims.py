@@ -1,0 +1,111 @@
+"""Taking jobs: one claim at a time, under one id until it is answered (S7)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec import structs
+
+from objq.clock import Clock
+from objq.core.ops import Answer, ClaimId, Grant, Granted, QueueName, TakeClaim, WorkerName
+from objq.errors import ExpiredId, ObjqError
+from objq.ids import Ids
+from objq.worker.calls import Backoff, Trouble, logger, passing
+from objq.worker.seam import Caller
+
+MAX_PER_CLAIM = 1000
+
+REFUSED_PAUSE_S = 5.0
+"""Before a claim is sent again that was refused for what it says: only the operator can help."""
+
+
+class Taken(NamedTuple):
+    """What a claim brought, and when (monotonic seconds) the request was sent that brought it."""
+
+    jobs: tuple[Grant, ...]
+    sent_at: float
+
+
+class Claims:
+    def __init__(
+        self,
+        client: Caller,
+        clock: Clock,
+        ids: Ids,
+        *,
+        worker: WorkerName,
+        queues: tuple[QueueName, ...],
+        beat_timeout_s: Callable[[], float],
+        claim_id: Callable[[], ClaimId],
+        trouble: Trouble,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._ids = ids
+        self._worker = worker
+        self._queues = queues
+        self._beat_timeout_s = beat_timeout_s
+        self._claim_id = claim_id
+        self._trouble = trouble
+        self._open: TakeClaim | None = None
+        """The claim that was sent and not yet answered."""
+
+    async def take(self, room: int, wait_s: float) -> Taken:
+        """Claim up to `room` jobs, waiting up to `wait_s` seconds for one; repeat until answered."""
+        self._open = TakeClaim(
+            claim=self._claim_id(),
+            queues=self._queues,
+            max=min(room, MAX_PER_CLAIM),
+            wait=min(wait_s, self._beat_timeout_s() / 4),
+            worker=self._worker,
+        )
+        backoff = Backoff(self._ids)
+        while True:
+            sent_at = self._clock.monotonic()
+            try:
+                jobs = await self._send(self._open)
+            except ObjqError as error:
+                await self._pause_after(error, backoff)
+                continue
+            self._trouble.answered()
+            self._open = None
+            return Taken(jobs, sent_at)
+
+    async def hurry(self) -> Taken | None:
+        """Send the claim that waits once more, without waiting; return what that brings.
+
+        A broker ends the earlier wait when the same claim arrives again, so that `take` returns at
+        once. What both bring are the same jobs, with the same tokens.
+        """
+        if self._open is None:
+            return None
+        sent_at = self._clock.monotonic()
+        try:
+            return Taken(await self._send(structs.replace(self._open, wait=0.0)), sent_at)
+        except ObjqError:
+            return None  # `take` is still repeating it
+
+    async def _send(self, op: TakeClaim) -> tuple[Grant, ...]:
+        answer: Answer = await self._client.call(op, op.wait + self._beat_timeout_s() / 4)
+        assert isinstance(answer, Granted)
+        return answer.jobs
+
+    async def _pause_after(self, error: ObjqError, backoff: Backoff) -> None:
+        assert self._open is not None
+        if isinstance(error, ExpiredId):
+            # Refused for its age alone, and so never granted anything: begin anew.
+            self._open = structs.replace(self._open, claim=self._claim_id())
+            return
+        if passing(error):
+            self._trouble.failed(error)
+            await backoff.pause(error.retry_after_s)
+            return
+        logger.error(
+            "The broker refuses to give work (%s): %s",
+            error.code,
+            error.message,
+            extra={"event": "claim_refused", "code": error.code},
+        )
+        await asyncio.sleep(max(REFUSED_PAUSE_S, error.retry_after_s or 0.0))
