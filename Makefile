@@ -56,7 +56,7 @@ build: $(VENV)/.for-work ## make the wheel and the source archive in dist/
 
 .PHONY: clean
 clean: ## remove the virtual environments and everything that was built
-	rm -rf .venv .venv-django6 build dist .demo .mypy_cache .pytest_cache .ruff_cache \
+	rm -rf .venv .venv-django6 .cache .demo build dist .mypy_cache .pytest_cache .ruff_cache \
 	    .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 

@@ -43,16 +43,24 @@ def check_backend(alias: str, params: Mapping[str, Any]) -> Iterator[CheckMessag
     where = f'TASKS["{alias}"]'
     if not apps.is_installed("objq"):
         hint = 'Add "objq" to INSTALLED_APPS; runbroker and objq_worker come with it.'
-        yield Error(f"{where} uses objq, which is not installed as an app.", hint=hint, id="objq.E009")
+        yield Error(
+            f"{where} uses objq, which is not installed as an app.", hint=hint, id="objq.E009"
+        )
+    yield from check_options(alias, params)
+    if not find_problems(params.get("OPTIONS", {})):
+        yield from _check_storage(where, Options.parse(params.get("OPTIONS", {}), alias=alias))
+
+
+def check_options(alias: str, params: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    """Check the options by themselves."""
+    where = f'TASKS["{alias}"]'
     raw = params.get("OPTIONS", {})
     problems = find_problems(raw)
     for problem in problems:
         yield Error(f"{where}: {problem.message}", hint=problem.hint, id=f"objq.{problem.check}")
-    if problems:
-        return
-    options = Options.parse(raw, alias=alias)
-    yield from _check_queues(where, params.get("QUEUES", []), options)
-    yield from _check_storage(where, options)
+    if not problems:
+        options = Options.parse(raw, alias=alias)
+        yield from _check_queues(where, params.get("QUEUES", []), options)
 
 
 def check_installation(

@@ -19,6 +19,8 @@ KIB: Final = 1024
 HOUR_S: Final = 3600.0
 DAY_S: Final = 24 * HOUR_S
 CENTURY_S: Final = 36_525 * DAY_S
+RECORD_BYTES: Final = 900_000
+"""The most that one job or result may be allowed: a frame of the wire, less what is around it."""
 
 
 def _seconds(default: float, low: float, high: float) -> float:
@@ -61,9 +63,9 @@ class Options:
     max_dead: int = _count(10_000, 1)
     max_jobs: int = _count(1_000_000, 1)
     max_bytes: int = _count(64 * 1024 * KIB, 64 * KIB)
-    max_job_bytes: int = _count(256 * KIB, KIB)
-    max_result_bytes: int = _count(64 * KIB, 0)
-    max_error_bytes: int = _count(16 * KIB, KIB)
+    max_job_bytes: int = _count(256 * KIB, KIB, RECORD_BYTES)
+    max_result_bytes: int = _count(64 * KIB, 0, RECORD_BYTES)
+    max_error_bytes: int = _count(16 * KIB, KIB, RECORD_BYTES // 2)
     max_queues: int = _count(100, 1, 10_000)
     max_clients: int = _count(10_000, 1)
     compress_above: int = _count(256 * KIB, 0)

@@ -19,8 +19,8 @@ Then `hello` comes first. Every request is answered when the broker has its answ
 order; what is answered in one turn of the loop goes out in one frame.
 
 Bounds. Beyond `SOFT_*` waiting requests, a socket's pushes, claims and the like get `overloaded`;
-reports of the outcome of jobs, releases and heartbeats still get through. Beyond `HARD_*` the socket
-is closed. What is on its way out is bounded by the server, which drops a peer that does not read.
+reports of the outcome of jobs, releases and heartbeats still get through. Beyond `HARD_*` the
+socket is closed. What is on its way out is bounded by the server, which drops a peer that does not read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from channels.consumer import AsyncConsumer
@@ -46,11 +46,10 @@ from objq.errors import (
     Unavailable,
     Unknown,
 )
+from objq.sockets import Sockets
 from objq.tokens import Role, read_token, role_allows
 
 logger = logging.getLogger("objq.consumer")
-
-PATH: Final = "/objq/v1/"
 
 SOFT_REQUESTS: Final = 10_000
 SOFT_BYTES: Final = 16 * 1024 * 1024
@@ -60,8 +59,6 @@ HARD_BYTES: Final = 2 * SOFT_BYTES
 
 RETRY_AFTER_S: Final = 1.0
 
-CLOSE_GOING_AWAY: Final = 1001
-CLOSE_RESET: Final = 1012
 CLOSE_OVERLOADED: Final = 1013
 CLOSE_CODES: Final[dict[type[ObjqError], int]] = {
     Unauthorized: 4401,
@@ -73,56 +70,6 @@ _NEVER_SHED = (ops.Hello, ops.Heartbeat, ops.Complete, ops.Fail, ops.Release)
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-
-
-class Broker(Protocol):
-    """What a consumer needs of `objq.broker.broker.Broker`."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def document(self) -> str | None: ...
-
-    def welcome(self, role: str) -> ops.Welcome: ...
-
-    def submit(self, op: Any) -> asyncio.Future[Any]: ...
-
-
-class Sockets:
-    """The open sockets of one broker, so that all can be closed at once."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self._open: set[Consumer] = set()
-        self._empty: asyncio.Event = asyncio.Event()
-        self._empty.set()
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def add(self, socket: Consumer) -> None:
-        self._open.add(socket)
-        self._empty.clear()
-
-    def discard(self, socket: Consumer) -> None:
-        self._open.discard(socket)
-        if not self._open:
-            self._empty.set()
-
-    async def wait_empty(self) -> None:
-        """Return when no socket is open."""
-        await self._empty.wait()
-
-    def reset(self) -> None:
-        """Close all sockets and drop unread what came in over them (promise S4)."""
-        for socket in list(self._open):
-            socket.shut(CLOSE_RESET)
-
-    def going_away(self) -> None:
-        """Close all sockets, after the answers that are ready."""
-        for socket in list(self._open):
-            socket.shut(CLOSE_GOING_AWAY)
 
 
 class Consumer(AsyncConsumer):  # type: ignore[misc]
@@ -173,7 +120,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]
         self._close_code = code
         self._wake_sender()
 
-    # --- opening -----------------------------------------------------------------------------------
+    # --- opening ---------------------------------------------------------------------------------
 
     async def _connect(self) -> None:
         await self._send({"type": "websocket.accept"})
@@ -213,7 +160,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]
         }
         return msgspec.structs.replace(welcome, limits=limits)
 
-    # --- requests ----------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------
 
     def _frame(self, frame: str | bytes) -> None:
         for incoming in wire.decode_frame(frame):
@@ -232,7 +179,12 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]
                 self._reply(wire.encode_answer(request_id, self._welcome(op)))
                 return
             self._admit(op)
-            if isinstance(op, ops.TakeClaim) and not op.worker and self._hello and self._hello.worker:
+            if (
+                isinstance(op, ops.TakeClaim)
+                and not op.worker
+                and self._hello
+                and self._hello.worker
+            ):
                 op = msgspec.structs.replace(op, worker=self._hello.worker)
             future = self._broker.submit(op)
         except ObjqError as error:
@@ -244,6 +196,12 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]
         self._waiting[future] = incoming
         self._waiting_bytes += incoming.size_bytes
         future.add_done_callback(self._answered)
+
+    def _named(self, op: ops.Op) -> ops.Op:
+        """Put the worker's name from `hello` into a claim without one."""
+        if isinstance(op, ops.TakeClaim) and not op.worker and self._hello and self._hello.worker:
+            return msgspec.structs.replace(op, worker=self._hello.worker)
+        return op
 
     def _admit(self, op: ops.Op) -> None:
         assert self._role is not None
@@ -264,7 +222,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]
             self.shut(CLOSE_OVERLOADED)
             raise Overloaded("Too many requests wait on this socket.", retry_after_s=RETRY_AFTER_S)
 
-    # --- answers -----------------------------------------------------------------------------------
+    # --- answers ---------------------------------------------------------------------------------
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
         incoming = self._waiting.pop(future, None)
@@ -287,7 +245,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]
                 error = unencodable
         if not isinstance(error, ObjqError):
             logger.error("A request has failed in a way that is a bug.", exc_info=error)
-            error = Unknown("The broker failed at this request; see its log. It may have been applied.")
+            error = Unknown("The broker failed at this request (see its log); it may be applied.")
         self._reply(wire.encode_error(incoming.id, error))
 
     def _reply(self, message: bytes) -> None:
@@ -312,7 +270,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]
         finally:
             self._sender = None
 
-    # --- the end -----------------------------------------------------------------------------------
+    # --- the end ---------------------------------------------------------------------------------
 
     def _leave_waiting(self) -> None:
         """Answer what has its answer just now; tell the broker that nobody waits for the rest."""

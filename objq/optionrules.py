@@ -55,10 +55,6 @@ BOUNDS: Final = (
     Bound("MAX_ERROR_BYTES", "MAX_BYTES", 0.125, "one error would fill what is kept of dead jobs"),
 )
 
-RECORD: Final = ("MAX_JOB_BYTES", "MAX_RESULT_BYTES", "MAX_ERROR_BYTES")
-RECORD_BYTES: Final = 900_000
-"""What these may come to: a frame of the wire, less some room for what is around them."""
-
 
 def find_problems(raw: object) -> list[Problem]:
     """Return everything that is wrong with `OPTIONS`, in the order of the check ids."""
@@ -144,18 +140,13 @@ def _check_combinations(raw: Mapping[str, Any]) -> list[Problem]:
     problems = [
         Problem(
             "E004",
-            f"{option} = {options[option]!r} is more than {'' if times == 1 else f'{times:g} times '}"
-            f"{limit} = {options[limit]!r}: {why}.",
+            f"{option} = {options[option]!r} is more than "
+            f"{'' if times == 1 else f'{times:g} times '}{limit} = {options[limit]!r}: {why}.",
             f"Lower {option} or raise {limit}.",
         )
         for option, limit, times, why in BOUNDS
         if options[option] > options[limit] * times
     ]
-    size_bytes = sum(options[option] for option in RECORD)
-    if size_bytes > RECORD_BYTES:
-        message = f"{' + '.join(RECORD)} = {size_bytes:,} is more than {RECORD_BYTES:,} bytes."
-        hint = "A job and its outcome must fit into one frame; let jobs name large data."
-        problems.append(Problem("E004", message, hint))
     if options["MODE"] == "direct" and options["BROKER_URL"] is not None:
         message = 'BROKER_URL is set although MODE = "direct" uses no broker.'
         problems.append(Problem("E004", message, "Leave out one of the two."))

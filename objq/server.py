@@ -6,40 +6,31 @@ become a number; build the broker, which needs the address it advertises; serve;
 Order of the end: the broker first. It takes no new work, answers or hands back what it has, and
 clears its address in `queue.json`, while the port stays open: a standby that found it closed
 earlier would rightly take the leader for dead. Then the port is closed, then the sockets (1001).
-
-HTTP: `GET /healthz` says that the process lives, `/readyz` whether it can do its part (200 when it
-leads or stands by and reaches the store, else 503); `ROUTES` is where others are added.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import signal
-import socket
-import sys
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-import msgspec
-
-from objq.consumer import PATH, Consumer, Receive, Send, Sockets
-from objq.consumer import Broker as ConsumerBroker
-from objq.errors import ConfigurationError
+from objq.addresses import Address, bind_socket
+from objq.asgi import Application
+from objq.asgi import Broker as ApplicationBroker
+from objq.reactor import load_listener, reactor_loop
+from objq.sockets import Sockets
 
 logger = logging.getLogger("objq.server")
 
-BACKLOG: Final = 1_024
 CLOSE_TIMEOUT_S: Final = 2.0
 """What peers have to take the closing of their sockets before they are dropped."""
 
-Address = tuple[str, int]
 
-
-class Broker(ConsumerBroker, Protocol):
+class Broker(ApplicationBroker, Protocol):
     """What a server needs of `objq.broker.broker.Broker`."""
 
     on_reset: list[Callable[[], None]]
@@ -48,68 +39,12 @@ class Broker(ConsumerBroker, Protocol):
 
     async def stop(self) -> None: ...
 
-    def readiness(self) -> dict[str, Any]: ...
-
 
 MakeBroker = Callable[[Address], Broker]
 """Builds the broker for the address that was bound."""
 
 
-# --- the application -------------------------------------------------------------------------------
-
-
-def healthz(broker: Broker) -> tuple[int, dict[str, Any]]:
-    from objq import __version__
-
-    return 200, {"alive": True, "broker": broker.id, "version": __version__}
-
-
-def readyz(broker: Broker) -> tuple[int, dict[str, Any]]:
-    readiness = broker.readiness()
-    ready = readiness["state"] in ("leading", "standby") and readiness["store_ok"]
-    return 200 if ready else 503, readiness
-
-
-ROUTES: Final[dict[str, Callable[[Broker], tuple[int, dict[str, Any]]]]] = {
-    "/healthz": healthz,
-    "/readyz": readyz,
-}
-
-
-class Application:
-    """The ASGI application of a broker."""
-
-    def __init__(self, broker: Broker, sockets: Sockets) -> None:
-        self._broker = broker
-        self._sockets = sockets
-
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket" and scope["path"] == PATH:
-            await Consumer(self._sockets)(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close"})
-        elif scope["type"] == "http":
-            await self._http(scope, send)
-
-    async def _http(self, scope: dict[str, Any], send: Send) -> None:
-        route = ROUTES.get(scope["path"])
-        if route is None:
-            status, value = 404, {"error": f"Nothing is here; there are {', '.join(ROUTES)}."}
-        elif scope["method"] not in ("GET", "HEAD"):
-            status, value = 405, {"error": "This is read with GET."}
-        else:
-            status, value = route(self._broker)
-        body = msgspec.json.encode(value) + b"\n"
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-            (b"cache-control", b"no-store"),
-        ]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
-
-
-# --- the server ------------------------------------------------------------------------------------
+# --- the server ----------------------------------------------------------------------------------
 
 
 class Server:
@@ -169,80 +104,7 @@ class Server:
             await asyncio.wait({self._running})
 
 
-def bind_socket(address: Address) -> socket.socket:
-    """Return a listening socket. Raises ConfigurationError with what to do."""
-    host, port = address
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, target = found[0][0], found[0][4]
-        both = host == "::" and socket.has_dualstack_ipv6()
-        bound = socket.create_server(
-            target[:2],  # type: ignore[arg-type]
-            family=family,
-            backlog=BACKLOG,
-            dualstack_ipv6=both,
-        )
-    except OSError as error:
-        raise ConfigurationError(f"Cannot listen on {host}:{port}: {_why(error)}") from None
-    bound.setblocking(False)
-    return bound
-
-
-def _why(error: OSError) -> str:
-    if isinstance(error, socket.gaierror):
-        return "no such host name. Give --bind an address of this machine."
-    if error.errno == errno.EADDRINUSE:
-        return "another process listens there. Stop it, or choose another port with --bind."
-    if error.errno == errno.EADDRNOTAVAIL:
-        return "this machine does not have that address. Give --bind one that it has."
-    if error.errno == errno.EACCES:
-        return "this user may not use that port. Choose one of 1024 or above with --bind."
-    return f"{error.strerror}."
-
-
-# --- Twisted's reactor -----------------------------------------------------------------------------
-
-
-def reactor_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of Twisted's reactor, installing the reactor if there is none.
-
-    With daphne in INSTALLED_APPS, `django.setup()` has installed one, on a loop of its own.
-    """
-    installed = sys.modules.get("twisted.internet.reactor")
-    if installed is None:
-        loop = asyncio.new_event_loop()
-        _install_reactor(loop)
-        return loop
-    loop = getattr(installed, "_asyncioEventloop", None)
-    if loop is None:
-        raise ConfigurationError(
-            f"Twisted runs on {type(installed).__name__} in this process and the broker needs its "
-            "asyncio reactor: put `daphne` first in INSTALLED_APPS."
-        )
-    return loop  # type: ignore[no-any-return]
-
-
-def _install_reactor(loop: asyncio.AbstractEventLoop) -> None:
-    from twisted.internet import asyncioreactor
-
-    asyncioreactor.install(loop)
-
-
-def load_listener(loop: asyncio.AbstractEventLoop) -> Any:
-    """Return `objq.listener.Listener`, once Twisted's reactor is known to run on `loop`."""
-    if "twisted.internet.reactor" not in sys.modules:
-        _install_reactor(loop)
-    if reactor_loop() is not loop:
-        raise RuntimeError(
-            "Twisted's reactor belongs to another event loop in this process: run the server on "
-            "objq.server.reactor_loop()."
-        )
-    from objq.listener import Listener
-
-    return Listener
-
-
-# --- the process -----------------------------------------------------------------------------------
+# --- the process ---------------------------------------------------------------------------------
 
 
 def serve(make_broker: MakeBroker, bind: Address) -> None:

@@ -2,9 +2,9 @@
 
 A token is signed with Django's `SECRET_KEY` (`SECRET_KEY_FALLBACKS` are honoured) and names a role
 and a document. A client that shares the settings makes its own for the broker it is about to call:
-that token names the broker's id and needs no clock. A token for a client in another language is made
-with `manage.py objq_token`, names no broker and ends after its time to live, by the wall clocks of
-the two machines.
+that token names the broker's id and needs no clock. A token for a client in another language is
+made with `manage.py objq_token`, names no broker and ends after its time to live, by the wall
+clocks of the two machines. Tokens are read when a socket opens, and not again while it is open.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-import importlib.util
+from hypothesis import settings
 
-if importlib.util.find_spec("tests.servers") is not None:
-    pytest_plugins = ["tests.servers"]
+pytest_plugins = ["tests.servers"]
+
+# No test asserts a duration; how to see a failure again is printed with it.
+settings.register_profile("objq", deadline=None, print_blob=True)
+settings.load_profile("objq")

@@ -92,6 +92,13 @@ class Ticket:
         assert self.id_field is not None
         self.op = msgspec.structs.replace(self.op, **{self.id_field: request})
 
+    def take_id(self) -> str:
+        """Take the id away, so that another is given; return the old one."""
+        assert self.id_field is not None
+        old: str = getattr(self.op, self.id_field)
+        self.give_id("")
+        return old
+
     # --- copies ------------------------------------------------------------------------------------
 
     def issue(self) -> Copy:
@@ -115,7 +122,7 @@ class Ticket:
             return msgspec.structs.replace(answer, items=items)
         return answer
 
-    def refuse(self, copy: Copy, error: ObjqError) -> Next:
+    def refuse(self, error: ObjqError) -> Next:
         """Return what to do next, or raise what the refusal means to the caller."""
         self._open -= 1
         self.overloaded = error if isinstance(error, Overloaded) else None
@@ -128,12 +135,17 @@ class Ticket:
             return Next.RECHECK
         if isinstance(error, ExpiredId):
             if not self._in_doubt() and self.id_field is not None:
-                self.give_id("")
                 return Next.REDRAW
             raise self.unknown("its id has expired, so what became of it is forgotten") from error
         if not self._in_doubt() or isinstance(self.op, READS) or getattr(error, "final", False):
             raise error
         raise self.unknown(f"a repeat of it was refused ({error.message})") from error
+
+    def barred(self, error: ObjqError) -> ObjqError:
+        """Return what to raise when an error keeps all further copies from being sent."""
+        if self._in_doubt() and not isinstance(self.op, READS):
+            return self.unknown(f"repeats of it are refused ({error.message})")
+        return error
 
     # --- the end -----------------------------------------------------------------------------------
 

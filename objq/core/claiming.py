@@ -17,7 +17,8 @@ def take(document: Document, op: ops.TakeClaim, context: Context) -> ops.Granted
     """Grant up to `op.max` jobs. A repeat gets those of this claim still held, and never more."""
     held = document.claims_by_id.get(op.claim)
     if held:
-        return ops.Granted(jobs=tuple(_granted(job) for job in held.values()))
+        jobs = sorted(held.values(), key=lambda job: (-job.priority, job.order))
+        return ops.Granted(jobs=tuple(_granted(job) for job in jobs))
     remembered = parse_request(op.claim) is not None
     if remembered and document.requests.find(op.claim, document.settings.max_clients):
         return ops.Granted()

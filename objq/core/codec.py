@@ -106,7 +106,7 @@ def decode(data: bytes) -> Document:
     text = _plain(data)
     try:
         schema = msgspec.json.decode(text, type=_Schema).objq
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         _corrupt(str(error))
     _check_schema(schema)
     try:
@@ -135,20 +135,12 @@ def decode_head(data: bytes) -> Header:
             _corrupt(str(error))
     else:
         end = data.find(b',\n"jobs":')
-        head = data[:end] if end >= 0 else data
+        # Where somebody's editor changed the spacing, the whole text, if all is there, still tells.
+        head = data[:end] if end >= 0 else data.rstrip().removesuffix(b"}")
     try:
-        header = _header_decoder.decode(head + b"}")
-    except msgspec.MsgspecError:
-        header = _header_of_reformatted(data)
-    _check_schema(header.objq)
-    return header
-
-
-def _header_of_reformatted(data: bytes) -> Header:
-    # Somebody's editor changed the spacing: the whole text, if it is all there, still tells.
-    try:
-        return _header_decoder.decode(_plain(data))
-    except msgspec.MsgspecError as error:
+        _check_schema(msgspec.json.decode(head + b"}", type=_Schema).objq)
+        return _header_decoder.decode(head + b"}")
+    except (msgspec.MsgspecError, RecursionError) as error:
         _corrupt(str(error))
 
 
@@ -205,6 +197,8 @@ def _load(document: Document, where: str, records: list[Raw]) -> None:
             _corrupt(f"job {view.id} is {view.state} but stands among {where!r}")
         if (view.state == "running") != (view.claim is not None):
             _corrupt(f"job {view.id} is {view.state} but its claim says otherwise")
+        if view.claim is not None and view.claim.token in document.claims:
+            _corrupt(f"two jobs are held under the token {view.claim.token}")
         document.load(where, view, raw)
 
 

@@ -29,8 +29,8 @@ from objq.core.ops import (
 )
 from objq.core.requests import RequestMemory
 
-CLAIM_RESERVE_BYTES: Final = 512
-"""Room kept per job for its claim and the record of how it ends, so that both always fit (S13)."""
+CLAIM_RESERVE_BYTES: Final = 256
+"""Room kept per job for its claim, so that a full document can still be drained (S13)."""
 
 KEPT_SHARE: Final = 8
 """`finished` and `dead` may each fill one part in this many of `MAX_BYTES`."""
@@ -299,6 +299,7 @@ class Document:
         ended = self._job(view, _encode(view))
         self._enter(getattr(self, where), where, ended)
         self._index_history(ended, old.history, view.history)
+        self.trim(where)
         return ended
 
     def remove(self, where: str, job: Job) -> None:
@@ -314,15 +315,20 @@ class Document:
             self.change(job, state="ready", run_after=None)
             self.dirty = dirty
 
-    def trim(self, where: str, ttl_ms: float, most: int) -> int:
-        """Drop the oldest kept records beyond age, count or bytes; return how many went."""
+    def trim(self, where: str) -> int:
+        """Drop the oldest of `finished` or `dead` beyond age, count or bytes; return how many."""
+        settings = self.settings
+        ttl_s, most = {
+            "finished": (settings.result_ttl_s, settings.max_finished),
+            "dead": (settings.dead_ttl_s, settings.max_dead),
+        }[where]
         kept: dict[str, Job] = getattr(self, where)
         most_bytes = self.settings.max_bytes // KEPT_SHARE
         before = len(kept)
         while kept:
             oldest = next(iter(kept.values()))
             age_ms = self.uptime_ms - (oldest.kept_from_ms or 0)
-            if age_ms <= ttl_ms and len(kept) <= most and self.bytes[where] <= most_bytes:
+            if age_ms <= ttl_s * 1000 and len(kept) <= most and self.bytes[where] <= most_bytes:
                 break
             dirty = self.dirty
             self.remove(where, oldest)

@@ -21,7 +21,11 @@ from objq.errors import ClaimLost
 BACKOFF_BASE_S: Final = 2.0
 BACKOFF_MOST_S: Final = 3600.0
 
-EndedAs = Literal["succeeded", "failed", "expired", "released", "cancelled"]
+CRAMPED_ERROR_BYTES: Final = 128
+CRAMPED_HISTORY: Final = 2
+"""What is kept of an error, and of a history, while the document is full (S13)."""
+
+EndedAs = Literal["succeeded", "failed", "expired", "released"]
 
 
 def complete(document: Document, op: ops.Complete, context: Context) -> ops.Outcomes:
@@ -33,7 +37,7 @@ def complete(document: Document, op: ops.Complete, context: Context) -> ops.Outc
 def _complete_one(document: Document, item: ops.Completion, context: Context) -> ItemOutcome:
     job = document.claims.get(item.token)
     if job is None:
-        return _repeated(document, item.token, ("succeeded",))
+        return _repeated(document, item.token, "succeeded")
     result, dropped = _kept_result(document, item.result)
     view = job.view()
     ended = document.finish(
@@ -68,13 +72,14 @@ def fail(document: Document, op: ops.Fail, context: Context) -> ops.Outcomes:
 def _fail_one(document: Document, item: ops.Failure, context: Context) -> ItemOutcome:
     job = document.claims.get(item.token)
     if job is None:
-        return _repeated(document, item.token, ("failed", "cancelled"))
+        return _repeated(document, item.token, "failed")
     view = job.view()
     attempts = _burnt(view)
-    error = shorten_error(item.error, document.settings.max_error_bytes)
+    most = CRAMPED_ERROR_BYTES if _is_cramped(document) else document.settings.max_error_bytes
+    error = shorten_error(item.error, most)
     document.totals_of(job.queue).failed += 1
     if job.cancel_requested:
-        return _end_cancelled(document, job, context, item.token, error)
+        return _end_cancelled(document, job, context, "failed", error)
     history = _history(document, view, context, "failed", error)
     if attempts >= view.max_attempts or item.retry_after is None:
         reason = "failed and asked for no further attempt"
@@ -101,9 +106,9 @@ def release(document: Document, op: ops.Release, context: Context) -> ops.Outcom
 def _release_one(document: Document, token: str, context: Context) -> ItemOutcome:
     job = document.claims.get(token)
     if job is None:
-        return _repeated(document, token, ("released", "cancelled"))
+        return _repeated(document, token, "released")
     if job.cancel_requested:
-        return _end_cancelled(document, job, context, token)
+        return _end_cancelled(document, job, context, "released")
     view = job.view()
     started = view.claim is not None and view.claim.started_at is not None
     document.change(
@@ -135,7 +140,7 @@ def _expire_one(document: Document, job: Job, context: Context) -> None:
     view = job.view()
     claim = cast(ops.Claim, view.claim)
     if job.cancel_requested:
-        _end_cancelled(document, job, context, claim.token)
+        _end_cancelled(document, job, context, "expired")
         return
     started = claim.started_at is not None
     error = JobError(
@@ -166,27 +171,33 @@ def _bury(
 
 
 def _end_cancelled(
-    document: Document, job: Job, context: Context, token: str, error: JobError | None = None
+    document: Document,
+    job: Job,
+    context: Context,
+    outcome: EndedAs,
+    error: JobError | None = None,
 ) -> ItemOutcome:
+    """End a job whose cancellation was requested; its attempt keeps how it ended itself."""
     view = job.view()
+    claim = cast(ops.Claim, view.claim)
     document.finish(
         job,
         "finished",
         context.now,
         state="cancelled",
         reason="cancelled while it ran",
-        history=_history(document, view, context, "cancelled", error),
+        history=_history(document, view, context, outcome, error),
     )
     document.totals_of(job.queue).cancelled += 1
-    return ItemOutcome(id=job.id, token=token, state="cancelled")
+    return ItemOutcome(id=job.id, token=claim.token, state="cancelled")
 
 
-def _repeated(document: Document, token: str, same: tuple[EndedAs, ...]) -> ItemOutcome:
+def _repeated(document: Document, token: str, same: EndedAs) -> ItemOutcome:
     """Answer for a token that is not live: as before if this very outcome was applied (S6)."""
     job = document.ended.get(token)
     if job is not None:
         for attempt in job.view().history:
-            if attempt.token == token and attempt.outcome in same:
+            if attempt.token == token and attempt.outcome == same:
                 return ItemOutcome(id=job.id, token=token, state=job.state)
     raise ClaimLost(
         "this claim is no longer live: its job was given to another worker, or has ended"
@@ -220,7 +231,13 @@ def _history(
         outcome=outcome,
         error=error,
     )
-    return (*view.history, attempt)[-(view.max_attempts + UNBURNT_HISTORY) :]
+    most = CRAMPED_HISTORY if _is_cramped(document) else view.max_attempts + UNBURNT_HISTORY
+    return (*view.history, attempt)[-most:]
+
+
+def _is_cramped(document: Document) -> bool:
+    """Tell whether the waiting jobs fill the document, so that ended attempts keep less (S13)."""
+    return document.waiting_bytes() + document.settings.max_error_bytes > document.room_bytes()
 
 
 def shorten_error(error: JobError, most_bytes: int) -> JobError:

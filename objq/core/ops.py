@@ -67,7 +67,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True, kw_only=True):
     worker: str
     claimed_at: int
     ended_at: int
-    outcome: Literal["succeeded", "failed", "expired", "released", "cancelled"]
+    outcome: Literal["succeeded", "failed", "expired", "released"]
     started_at: int | None = None
     error: JobError | None = None
 

@@ -70,8 +70,8 @@ def tick(document: Document, now: int, led_ms: int) -> None:
     document.make_due_ready(now)
     dirty = document.dirty
     document.requests.prune(document.stamp(now) - int(settings.dedupe_window_s * 1000))
-    document.trim("finished", settings.result_ttl_s * 1000, settings.max_finished)
-    document.trim("dead", settings.dead_ttl_s * 1000, settings.max_dead)
+    document.trim("finished")
+    document.trim("dead")
     document.dirty = dirty
 
 

@@ -24,6 +24,7 @@ class WaitingClaims(Generic[Key]):
     def __init__(self) -> None:
         self._claims: dict[Key, tuple[int, ops.TakeClaim]] = {}
         self._by_queue: dict[str, dict[Key, int]] = {}
+        self._by_id: dict[str, list[Key]] = {}
         self._arrivals = 0
 
     def __len__(self) -> int:
@@ -36,13 +37,20 @@ class WaitingClaims(Generic[Key]):
     def add(self, key: Key, op: ops.TakeClaim) -> None:
         self._arrivals += 1
         self._claims[key] = (self._arrivals, op)
+        self._by_id.setdefault(op.claim, []).append(key)
         for queue in op.queues:
             self._by_queue.setdefault(queue, {})[key] = self._arrivals
 
     def discard(self, key: Key) -> None:
         """Forget a claim; one that is not (or no longer) waiting is no error."""
         _, op = self._claims.pop(key, (0, None))
-        for queue in op.queues if op else ():
+        if op is None:
+            return
+        same = self._by_id[op.claim]
+        same.remove(key)
+        if not same:
+            del self._by_id[op.claim]
+        for queue in op.queues:
             waiting = self._by_queue.get(queue)
             if waiting is not None:
                 waiting.pop(key, None)
@@ -61,11 +69,16 @@ class WaitingClaims(Generic[Key]):
         served: list[tuple[Key, ops.Granted | Rejected]] = []
         while (key := self._next(document)) is not None:
             _, op = self._claims[key]
-            self.discard(key)
+            answer: ops.Granted | Rejected
             try:
-                served.append((key, take(document, op, Context(now, mint, epoch))))
+                answer = take(document, op, Context(now, mint, epoch))
             except Rejected as error:
-                served.append((key, error))
+                answer = error
+            # The same claim may wait twice: sent again over a new socket while the old one seemed
+            # to live. Both are told, since only one of the two still listens.
+            for waiting in list(self._by_id[op.claim]):
+                self.discard(waiting)
+                served.append((waiting, answer))
         return served
 
     def _next(self, document: Document) -> Key | None:

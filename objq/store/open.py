@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured, SuspiciousOperation
 from django.core.files.storage import InvalidStorageError, Storage, storages
+from django.utils.module_loading import import_string
 
 from objq.errors import ConfigurationError
 from objq.store.base import Store
 
 
 class Adapter(NamedTuple):
-    storage_module: str
-    storage_class: str
-    module: str
-    store_class: str
+    """Which store is for which storage class; the extra brings what the class needs."""
+
+    storage: str
+    store: str
     extra: str
 
 
 ADAPTERS: Final = (
-    Adapter("storages.backends.s3", "S3Storage", "objq.store.s3", "S3Store", "s3"),
-    Adapter("storages.backends.gcloud", "GoogleCloudStorage", "objq.store.gcs", "GcsStore", "gcs"),
-    Adapter("storages.backends.azure_storage", "AzureStorage", "objq.store.azure", "AzureStore",
-            "azure"),
-    Adapter("django.core.files.storage", "FileSystemStorage", "objq.store.file", "FileStore", ""),
-    Adapter("django.core.files.storage", "InMemoryStorage", "objq.store.memory", "MemoryStore", ""),
-)  # fmt: skip
+    Adapter("storages.backends.s3.S3Storage", "objq.store.s3.S3Store", "s3"),
+    Adapter("storages.backends.gcloud.GoogleCloudStorage", "objq.store.gcs.GcsStore", "google"),
+    Adapter("storages.backends.azure_storage.AzureStorage", "objq.store.azure.AzureStore", "azure"),
+    Adapter("django.core.files.storage.FileSystemStorage", "objq.store.file.FileStore", ""),
+    Adapter("django.core.files.storage.InMemoryStorage", "objq.store.memory.MemoryStore", ""),
+)
 
 
 def open_store(storage_alias: str, name: str) -> Store:
@@ -46,9 +46,9 @@ def open_store(storage_alias: str, name: str) -> Store:
         )
     if not name or name.endswith("/"):
         raise ConfigurationError(f"NAME must name an object, such as 'queue.json', not {name!r}.")
-    store_class = getattr(importlib.import_module(adapter.module), adapter.store_class)
+    store_class: Callable[[Storage, str, str], Store] = import_string(adapter.store)
     try:
-        return cast(Store, store_class(storage, name, storage_alias))
+        return store_class(storage, name, storage_alias)
     except SuspiciousOperation as exc:
         raise ConfigurationError(
             f"NAME {name!r} is outside the location of STORAGES[{storage_alias!r}]: {exc}"
@@ -57,7 +57,7 @@ def open_store(storage_alias: str, name: str) -> Store:
 
 def supported() -> list[str]:
     """Return the dotted paths of the storage classes that `open_store` accepts."""
-    return [f"{adapter.storage_module}.{adapter.storage_class}" for adapter in ADAPTERS]
+    return [adapter.storage for adapter in ADAPTERS]
 
 
 def _storage(alias: str) -> Storage:
@@ -75,8 +75,9 @@ def _adapter(storage: Storage) -> Adapter | None:
     for adapter in ADAPTERS:
         # An instance can exist only if its class's module has been imported; importing it here
         # would need every extra.
-        module: Any = sys.modules.get(adapter.storage_module)
-        if module is not None and isinstance(storage, getattr(module, adapter.storage_class)):
+        module_name, _, class_name = adapter.storage.rpartition(".")
+        module = sys.modules.get(module_name)
+        if module is not None and isinstance(storage, getattr(module, class_name)):
             return adapter
     return None
 

@@ -1,4 +1,4 @@
-"""Does the store keep its word? Asked once, before a broker trusts it (scenario: silent overwrites).
+"""Does the store keep its word? Asked once, before a broker trusts it.
 
 Each check is on an object of the probe's own, `<name>.probe-<random>`. Passing does not prove that
 the store compares and writes in one step; eight racing writers make a store that does not likely to
@@ -74,14 +74,16 @@ def probe(store: Store, ids: Ids | None = None) -> None:
             if attempts_left == 0:
                 raise
         except Unsupported as exc:
-            raise ProbeFailed(f"{store.name} knows no conditional writes ({exc}). {ADVICE}") from exc
+            raise ProbeFailed(
+                f"{store.name} knows no conditional writes ({exc}). {ADVICE}"
+            ) from exc
         finally:
             _clean_up(trial)
 
 
 def _check(name: str, trial: Store, pace_s: float) -> None:
     pace = _Pace(pace_s)
-    first = pace.write(trial, b"first", ABSENT)
+    first = _create(name, pace, trial)
     if _accepted(pace, trial, b"second", ABSENT):
         _fail(name, "creates an object a second time, ignoring If-None-Match: *")
     _expect_content(name, trial, b"first")
@@ -99,6 +101,13 @@ def _check(name: str, trial: Store, pace_s: float) -> None:
             _fail(name, "creates an object although it refuses to")
     finally:
         _clean_up(absent)
+
+
+def _create(name: str, pace: _Pace, trial: Store) -> Tag:
+    try:
+        return pace.write(trial, b"first", ABSENT)
+    except Conflict:
+        _fail(name, "refuses to create an object that is not there, with If-None-Match: *")
 
 
 def _rewrite(name: str, pace: _Pace, trial: Store, tag: Tag) -> Tag:

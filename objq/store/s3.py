@@ -1,4 +1,4 @@
-"""S3 and what speaks its language, through boto3, as `storages.backends.s3.S3Storage` configures it.
+"""S3 and compatible stores, as `storages.backends.s3.S3Storage` configures them for boto3.
 
 The client is our own. The storage's retries would answer a write that landed, and whose reply was
 lost, with the refusal of its second attempt; and by default boto3 wraps bodies into checksummed

@@ -34,7 +34,7 @@ from objq.store.base import (
     Unavailable,
     Unsupported,
 )
-from objq.store.retryafter import retry_after_s
+from objq.store.http import retry_after_s
 
 THROTTLED: Final = frozenset(
     {

@@ -17,12 +17,12 @@ from objq.worker.holdings import Held, Holdings, Stage
 from objq.worker.seam import Caller
 
 BEATS_PER_TIMEOUT = 6
-BEATS_UNDER_WAY = 3
+BEATS_UNDER_WAY = 4
 """Unanswered heartbeats at a time: their answers are of no use after half the timeout."""
 
 
 class Beats:
-    """`confirmed()` is called after each answer; `unwanted(held)` for a waiting job to hand back."""
+    """`confirmed()` is called after each answer, `unwanted(held)` for a waiting job to release."""
 
     def __init__(
         self,

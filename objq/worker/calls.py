@@ -1,4 +1,4 @@
-"""Calls that are repeated until they are answered, and one log line when the broker goes or returns."""
+"""What all requests of a worker share: when to repeat, how long to pause, what to log."""
 
 from __future__ import annotations
 

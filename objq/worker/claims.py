@@ -53,7 +53,7 @@ class Claims:
         """The claim that was sent and not yet answered."""
 
     async def take(self, room: int, wait_s: float) -> Taken:
-        """Claim up to `room` jobs, waiting up to `wait_s` seconds for one; repeat until answered."""
+        """Claim up to `room` jobs, waiting `wait_s` seconds for one; repeat until answered."""
         self._open = TakeClaim(
             claim=self._claim_id(),
             queues=self._queues,

@@ -9,32 +9,30 @@ and an executor that runs jobs. Four things go on side by side:
 * **reports** of outcomes, in batches, repeated until they are answered;
 * the **jobs** themselves, at most one per slot. A job starts under the rule in `holdings`.
 
-An unreachable broker stops none of this: running jobs go on with the tokens they have. If one of the
-four dies of an error of its own, `run` raises it: a worker never goes on by halves.
+An unreachable broker stops none of this: running jobs go on with the tokens they have. If one of
+the four dies of an error of its own, `run` raises it: a worker never goes on by halves.
 
-How it ends, in this order: (1) no job starts any more, no claim is sent, what waits is released;
-(2) the claim that is under way is asked to end, and what it still brings is released; (3) running
-jobs have until shortly before `shutdown_grace_s`, and their outcomes are reported; (4) async jobs are
-interrupted, and whatever still runs is released.
+How it ends is told in `ending`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from enum import Enum
+from typing import Any
 
 from objq.clock import Clock
-from objq.core.ops import ClaimId, Completion, Failure, Outcomes, QueueName, Release, WorkerName
-from objq.errors import ObjqError
+from objq.core.ops import ClaimId, Completion, Failure, QueueName, Token, WorkerName
 from objq.ids import Ids
 from objq.worker.beats import Beats
-from objq.worker.calls import PASSING_CODES, Backoff, Pulse, Trouble, logger, passing
+from objq.worker.calls import Pulse, Trouble
 from objq.worker.claims import Claims, Taken
+from objq.worker.ending import Ending, Releases, WindDown
 from objq.worker.holdings import Held, Holdings, Stage
-from objq.worker.reports import Report, Reports
-from objq.worker.seam import Caller, Executor, Outcome
+from objq.worker.logs import log_end, log_thread_freed, log_thread_kept
+from objq.worker.reports import Reports
+from objq.worker.seam import Caller, Executor, Outcome, Report
 
 MAX_UNREPORTED = 1000
 """Outcomes that wait for their answer before a worker stops claiming."""
@@ -42,27 +40,16 @@ MAX_UNREPORTED = 1000
 BURST_LOOK_S = 1.0
 """How long a claim waits in a burst while jobs still run: their retries may come due."""
 
+CLAIM_MARGIN_S = 1.0
+"""Time, beyond its wait, that the last claim has to be answered when the worker ends."""
+
 EMPTY_PAUSE_S = 0.1
 """Pause after an empty answer that came without the wait that was asked for."""
-
-HAND_BACK_S = 5.0
-"""The end of the grace period (a quarter of it, if that is less) that is kept for handing back."""
-
-INTERRUPT_S = 1.0
-"""Time for async jobs to clean up after they were interrupted."""
-
-
-class Ending(Enum):
-    """How `Worker.run` ended, and so what the process must do."""
-
-    CLEAN = "everything is answered"
-    HANDED_BACK = "jobs that still run here were released: end this process at once"
-    UNANSWERED = "some jobs were neither reported nor released: their claims will expire"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
-    """`prefetch`: jobs held beyond those that run, so that a free slot need not wait for a commit."""
+    """`prefetch`: jobs held beyond those that run, so that no free slot waits for a commit."""
 
     name: WorkerName
     queues: tuple[QueueName, ...]
@@ -89,16 +76,14 @@ class Worker:
         self.options = options
         self.holdings = Holdings()
         self.draining = False
-        self._client = client
         self._executor = executor
         self._beat_timeout_s = beat_timeout_s
         self._clock = clock
         self._ids = ids
         self._free_slots = options.slots
         self._side: set[asyncio.Task[None]] = set()
-        self._handing_back = False
         self._pulse = Pulse()
-        self._trouble = trouble = Trouble()
+        trouble = Trouble()
         self._claims = Claims(
             client,
             clock,
@@ -109,17 +94,32 @@ class Worker:
             claim_id=claim_id or ids.token,
             trouble=trouble,
         )
+        self._releases = Releases(
+            client, clock, ids, self.holdings, beat_timeout_s=beat_timeout_s, trouble=trouble
+        )
         self._beats = Beats(
             client,
             clock,
             self.holdings,
             beat_timeout_s=beat_timeout_s,
             confirmed=self._wake,
-            unwanted=lambda held: self._spawn(self._release([held])),
+            unwanted=self._release,
             trouble=trouble,
         )
-        self._completions = self._reports()
-        self._failures = self._reports()
+        self._completions, self._failures = (
+            Reports(
+                client,
+                ids,
+                answer_within_s=lambda: beat_timeout_s() / 2,
+                settled=self._settled,
+                instead=self._report,
+                trouble=trouble,
+            )
+            for _ in range(2)
+        )
+        self._ending = WindDown(
+            self.holdings, self._releases, self._pulse, clock, grace_s=options.shutdown_grace_s
+        )
 
     def drain(self) -> None:
         """Begin to end; `run` returns within `shutdown_grace_s`. May be called again."""
@@ -136,12 +136,13 @@ class Worker:
             while not self.draining and not claiming.done():
                 await self._pulse.wait()
             self.draining = True
-            ending = await self._wind_down(claiming)
+            self._spawn(self._hurry())
+            ending = await self._ending.run(claiming, self._beat_timeout_s() / 4 + CLAIM_MARGIN_S)
             for task in self._side:
                 task.cancel()
         return ending
 
-    # --- claims ------------------------------------------------------------------------------------
+    # --- claims --------------------------------------------------------------------------------
 
     async def _claim_loop(self) -> None:
         try:
@@ -179,10 +180,19 @@ class Worker:
     def _take_in(self, taken: Taken) -> None:
         for held in self.holdings.add(taken.jobs, taken.sent_at):
             if held.control.cancel_requested:
-                self._spawn(self._release([held]))
+                self._release(held)
         self._wake()
 
-    # --- jobs --------------------------------------------------------------------------------------
+    async def _hurry(self) -> None:
+        taken = await self._claims.hurry()
+        if taken is not None:
+            self._take_in(taken)
+
+    def _release(self, held: Held) -> None:
+        if not self.draining:
+            self._spawn(self._releases.release([held]))
+
+    # --- jobs ----------------------------------------------------------------------------------
 
     def _wake(self) -> None:
         """Something changed: start what may start, and let everybody look again."""
@@ -199,11 +209,12 @@ class Worker:
 
     async def _run_job(self, held: Held) -> None:
         outcome = await self._executor.run(held.grant, held.control)
-        if self._handing_back and isinstance(outcome.item, Failure):
+        if self._ending.interrupting and isinstance(outcome.item, Failure):
             held.stage = Stage.STOPPED  # we stopped it ourselves: no attempt of the job's
         else:
             held.stage = Stage.ENDED
-            self._log_end(held, outcome.item)
+            duration_s = self._clock.monotonic() - held.started_at
+            log_end(held.grant, outcome.item, duration_s, self.options.name)
             self._report(outcome.item)
         self._pulse.notify()
         if outcome.lingering is not None:
@@ -213,43 +224,19 @@ class Worker:
 
     async def _linger(self, held: Held, outcome: Outcome) -> None:
         assert outcome.lingering is not None
-        extra = {"job": held.grant.id, "task": held.grant.task}
-        logger.warning(
-            "Job %s (%s) is past its timeout and still keeps its thread, %d of %d are free",
-            held.grant.id,
-            held.grant.task,
-            self._free_slots,
-            self.options.slots,
-            extra={"event": "thread_kept", **extra},
-        )
-        await asyncio.wait([asyncio.ensure_future(outcome.lingering)])
-        logger.warning(
-            "The thread of job %s is free again, %.1f s after the start",
-            held.grant.id,
-            self._clock.monotonic() - held.started_at,
-            extra={"event": "thread_freed", **extra},
-        )
+        log_thread_kept(held.grant, self._free_slots, self.options.slots)
+        await outcome.lingering
+        log_thread_freed(held.grant, self._clock.monotonic() - held.started_at)
 
-    def _log_end(self, held: Held, item: Report) -> None:
-        grant = held.grant
-        duration_s = self._clock.monotonic() - held.started_at
-        how = "succeeded" if isinstance(item, Completion) else f"failed ({item.error.type})"
-        logger.info(
-            "Job %s (%s) %s after %.3f s, attempt %d of %d",
-            grant.id,
-            grant.task,
-            how,
-            duration_s,
-            grant.attempt,
-            grant.max_attempts,
-            extra={
-                "event": "job_succeeded" if isinstance(item, Completion) else "job_failed",
-                "job": grant.id,
-                "task": grant.task,
-                "queue": grant.queue,
-                "attempt": grant.attempt,
-                "duration_s": duration_s,
-                "error": None if isinstance(item, Completion) else item.error.type,
-                "worker": self.options.name,
-            },
-        )
+    def _report(self, item: Report) -> None:
+        (self._completions if isinstance(item, Completion) else self._failures).add(item)
+
+    def _settled(self, token: Token) -> None:
+        self.holdings.drop(token)
+        self._pulse.notify()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._tasks.create_task(work)
+        self._side.add(task)
+        task.add_done_callback(self._side.discard)
+        return task

@@ -1,13 +1,14 @@
 """What a worker holds: granted jobs from their grant to the answered report of their outcome.
 
     waiting ──start──▶ running ──outcome──▶ ended ──answered──▶ (gone)
+       │                 └──interrupted──▶ stopped ──released──▶ (gone)
        └──released, lost──▶ (gone)
 
-The start rule of promise S2 lives here. A grant is *confirmed* as of the moment at which the request
-was sent whose answer said that the token is live: first the claim, later each heartbeat. A waiting
-job may start only while that moment is less than half the heartbeat timeout ago, so that a worker
-that was paused or cut off never starts what may have gone to somebody else. A running or ended job
-stays among the tokens of the heartbeats until its report is answered.
+The start rule of promise S2 lives here. A grant is *confirmed* as of the moment at which the
+request was sent whose answer said that the token is live: first the claim, later each heartbeat. A
+waiting job may start only while that moment is less than half the heartbeat timeout ago, so that a
+worker that was paused or cut off never starts what may have gone to somebody else. A running or
+ended job stays among the tokens of the heartbeats until its report is answered.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Stage(Enum):
     WAITING = "waiting"
     RUNNING = "running"
     ENDED = "ended"
+    STOPPED = "stopped"
 
 
 @dataclass(slots=True, eq=False)

@@ -1,8 +1,8 @@
 """Outcomes on their way to the broker.
 
-Everything that ended while a report was under way goes into the next one. A report is repeated until
-it is answered (S12); `claim_lost` is an answer (S6). An outcome that is refused for what it contains
-becomes a failure that says so, since a job must never hang on its own report.
+Everything that ended while a report was under way goes into the next one. A report is repeated
+until it is answered (S12); `claim_lost` is an answer (S6). An outcome that is refused for what it
+contains becomes a failure that says so, since a job must never hang on its own report.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ from objq.core.ops import (
     Problem,
     Token,
 )
-from objq.errors import ClaimLost, ObjqError, Overloaded, Rejected
+from objq.errors import ClaimLost, ObjqError
 from objq.ids import Ids
 from objq.worker.calls import PASSING_CODES, Backoff, Pulse, Trouble, logger, passing
-from objq.worker.seam import Caller
+from objq.worker.seam import Caller, Report
 
 MAX_REPORT_ITEMS = 1000
 MAX_REPORT_BYTES = 256 * 1024
 """Of results and errors in one request (one item may be larger): a frame is limited to 1 MiB."""
-
-Report = Completion | Failure
 
 
 class Reports:
@@ -124,7 +122,9 @@ class Reports:
         extra = {"event": "outcome_refused", "token": item.token, "code": problem.code}
         if problem.code == ClaimLost.code:
             extra["event"] = "claim_lost"
-            logger.warning("Outcome not taken, the job is no longer ours: %s", problem.message, extra=extra)
+            logger.warning(
+                "Outcome not taken, the job is no longer ours: %s", problem.message, extra=extra
+            )
             self._settled(item.token)
             return
         logger.error("Outcome refused (%s): %s", problem.code, problem.message, extra=extra)

@@ -21,16 +21,21 @@ class Caller(Protocol):
         ...
 
 
+Report = Completion | Failure
+
+
 @dataclass(slots=True, eq=False)
 class Control:
     """What the worker tells a job that it runs. The flags may be read from any thread.
 
     `cancel_requested`: somebody asked that the job stop (S6: if it completes all the same, that
     wins). `claim_lost`: the job is no longer this worker's, and its outcome will be refused (S5).
+    `interrupted`: the worker is ending and hands the job back; only an async job can act on that.
     """
 
     cancel_requested: bool = False
     claim_lost: bool = False
+    interrupted: bool = False
     on_change: Callable[[], None] | None = field(default=None, repr=False)
     """Set by the executor: called on the worker's loop after a flag was raised."""
 
@@ -44,6 +49,11 @@ class Control:
             self.claim_lost = True
             self._tell()
 
+    def interrupt(self) -> None:
+        if not self.interrupted:
+            self.interrupted = True
+            self._tell()
+
     def _tell(self) -> None:
         if self.on_change is not None:
             self.on_change()
@@ -53,7 +63,7 @@ class Control:
 class Outcome:
     """How a job ended. `lingering`: done once the slot is really free, if that is not yet so."""
 
-    item: Completion | Failure
+    item: Report
     lingering: Awaitable[object] | None = None
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from objq.core import ops
 from objq.core.transitions import OPERATIONS, STATES, TABLE
-
 from tests.core.world import World, reconciles
 
 OPERATOR = {"cancel": ops.Cancel, "retry": ops.Retry, "delete": ops.Delete, "run_now": ops.RunNow}

@@ -20,8 +20,7 @@ class World:
         self.document = Document.new("doc", DocumentSettings(**settings), self.now)
         self._tokens = itertools.count(1)
         self._requests = itertools.count(1)
-        self.prefix = "0-client"
-        self.document.requests.forgotten = -1  # seq 0 is not forgotten yet
+        self.prefix = "1-client"
 
     def mint(self) -> str:
         return f"token-{next(self._tokens)}"

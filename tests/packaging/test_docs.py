@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
+from objq import checks
 from objq.conf import DEFAULTS, FIELD_BY_OPTION
 from objq.core.ops import DocumentSettings
 from tools import docs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+SETTINGS = (ROOT / "docs/settings.md").read_text()
 PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{page.name}" for page in docs.DOCS.glob("*.md"))]
 OPTION_ROW = re.compile(r"^\| `(?P<option>[A-Z_]+)` \| (?P<rest>.+) \|$", re.MULTILINE)
 
@@ -41,13 +42,13 @@ def _time(seconds: float) -> str:
 
 
 def test_every_option_is_documented_with_its_default() -> None:
-    rows = OPTION_ROW.findall((ROOT / "docs/settings.md").read_text())
+    rows = OPTION_ROW.findall(SETTINGS)
     documented = {option: rest.split(" | ")[0] for option, rest in rows}
     assert documented == {option: _as_documented(option) for option in FIELD_BY_OPTION}
 
 
 def test_the_options_that_the_document_carries_are_marked_as_shared() -> None:
-    rows = OPTION_ROW.findall((ROOT / "docs/settings.md").read_text())
+    rows = OPTION_ROW.findall(SETTINGS)
     shared = {option for option, rest in rows if rest.split(" | ")[1] == "yes"}
     assert shared == {
         option
@@ -56,9 +57,13 @@ def test_the_options_that_the_document_carries_are_marked_as_shared() -> None:
     }
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("objq.core.transitions") is None, reason="no transitions yet"
-)
+def test_every_check_is_documented() -> None:
+    reported = set(re.findall(r"^([EW]\d{3}) ", checks.__doc__ or "", re.MULTILINE))
+    listed = set(re.findall(r"^\| `objq\.([EW]\d{3})`", SETTINGS, re.MULTILINE))
+    assert reported
+    assert listed == reported
+
+
 def test_tables_from_the_code_are_up_to_date() -> None:
     assert not docs.stale(), "run `make docs`"
 

@@ -1,0 +1,26 @@
+"""Who may see and who may steer; every page, endpoint and socket asks here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, PermissionsMixin
+
+    User = AbstractBaseUser | PermissionsMixin | AnonymousUser
+
+VIEW = "objq_dashboard.view_queue"
+MANAGE = "objq_dashboard.manage_queue"
+
+
+def may_manage(user: User) -> bool:
+    return _is_staff(user) and user.has_perm(MANAGE)  # type: ignore[union-attr]
+
+
+def may_view(user: User) -> bool:
+    """Whoever may steer may also see."""
+    return _is_staff(user) and (user.has_perm(VIEW) or user.has_perm(MANAGE))  # type: ignore[union-attr]
+
+
+def _is_staff(user: User) -> bool:
+    return bool(getattr(user, "is_active", False) and getattr(user, "is_staff", False))

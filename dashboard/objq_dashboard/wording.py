@@ -1,0 +1,49 @@
+"""Numbers, ages and times as people read them, in the language and zone that is active."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from django.utils import timezone
+from django.utils.formats import date_format, number_format
+
+NOTHING: Final = "—"
+
+UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def number(value: int) -> str:
+    return str(number_format(value, use_l10n=True, force_grouping=True))
+
+
+def age(seconds: float) -> str:
+    """Return `0.4 s`, `12 s`, `3 min`, `5 h` or `2 d`; `0.0 s` if a clock is ahead of ours."""
+    seconds = max(seconds, 0.0)
+    for size_s, unit in UNITS:
+        if seconds >= size_s:
+            return f"{number(int(seconds // size_s))} {unit}"
+    return f"{number_format(seconds, decimal_pos=1)} s" if seconds < 10 else f"{int(seconds)} s"
+
+
+def size(size_bytes: int) -> str:
+    value = float(size_bytes)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{number_format(value, decimal_pos=0 if unit == 'B' else 1)} {unit}"
+        value /= 1024
+    return f"{number_format(value, decimal_pos=1)} GiB"
+
+
+def moment(at_ms: int) -> str:
+    """Return the time of day in the viewer's zone, with the date if it is not today."""
+    local = timezone.localtime(datetime.fromtimestamp(at_ms / 1000, UTC))
+    time = date_format(local, "H:i:s")
+    if local.date() == timezone.localdate():
+        return time
+    return f"{date_format(local, 'SHORT_DATE_FORMAT')} {time}"
+
+
+def utc(at_ms: int) -> str:
+    """Return the exact time in UTC, for a title."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

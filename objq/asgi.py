@@ -1,0 +1,78 @@
+"""The ASGI application of a broker: the wire's websockets, and what its port says over HTTP.
+
+`GET /healthz`: the process lives. `GET /readyz`: it can do its part, which is to lead or to stand
+by with a store that it reaches (200), or not (503). `ROUTES` is where others are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from objq import __version__
+from objq.addresses import PATH
+from objq.consumer import Consumer, Receive, Send
+from objq.sockets import Broker as SocketBroker
+from objq.sockets import Sockets
+
+Json = dict[str, Any]
+
+
+class Broker(SocketBroker, Protocol):
+    """What the application needs of `objq.broker.broker.Broker`."""
+
+    def readiness(self) -> Json: ...
+
+
+def healthz(broker: Broker) -> tuple[int, Json]:
+    return 200, {"alive": True, "broker": broker.id, "version": __version__}
+
+
+def readyz(broker: Broker) -> tuple[int, Json]:
+    readiness = broker.readiness()
+    ready = readiness["state"] in ("leading", "standby") and readiness["store_ok"]
+    return 200 if ready else 503, readiness
+
+
+ROUTES: Final[dict[str, Callable[[Broker], tuple[int, Json]]]] = {
+    "/healthz": healthz,
+    "/readyz": readyz,
+}
+
+
+class Application:
+    def __init__(self, broker: Broker, sockets: Sockets) -> None:
+        self._broker = broker
+        self._sockets = sockets
+
+    async def __call__(self, scope: Json, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, send)
+        elif scope["type"] != "websocket":
+            raise ValueError(f"This application does not serve {scope['type']}.")
+        elif scope["path"] == PATH:
+            await Consumer(self._sockets)(scope, receive, send)
+        else:
+            await send({"type": "websocket.close"})
+
+    async def _http(self, scope: Json, send: Send) -> None:
+        status, value = self._route(scope["method"], scope["path"])
+        body = msgspec.json.encode(value) + b"\n"
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        shown = b"" if scope["method"] == "HEAD" else body
+        await send({"type": "http.response.body", "body": shown})
+
+    def _route(self, method: str, path: str) -> tuple[int, Json]:
+        route = ROUTES.get(path)
+        if route is None:
+            return 404, {"error": f"Nothing is here; there are {', '.join(ROUTES)} and {PATH}."}
+        if method not in ("GET", "HEAD"):
+            return 405, {"error": "This is read with GET."}
+        return route(self._broker)

@@ -1,0 +1,174 @@
+"""The backend for `django.tasks`. It only translates: the client does the work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from django.utils import timezone
+
+from objq import results
+from objq.arguments import encode_arguments
+from objq.client import registry
+from objq.clock import SYSTEM_CLOCK
+from objq.compat import (
+    BaseTaskBackend,
+    InvalidTask,
+    Task,
+    TaskResult,
+    TaskResultDoesNotExist,
+    task_enqueued,
+)
+from objq.conf import Options
+from objq.core.ops import NewJob
+from objq.errors import Unknown
+from objq.ids import Ids
+from objq.tasks import ObjqTask, Prepared
+from objq.wire import error_of
+
+if TYPE_CHECKING:
+    from django.core.checks import CheckMessage
+
+    from objq.core.ops import Jobs, Outcomes
+
+MAX_ID: Final = 63
+MAX_PATH: Final = 256
+
+_ids: Final = Ids()
+
+
+class SyncQueue(Protocol):
+    """The part of a client that a backend uses."""
+
+    def push(self, jobs: Iterable[NewJob]) -> Outcomes: ...
+
+    def get(self, ids: Iterable[str]) -> Jobs: ...
+
+
+class AsyncQueue(Protocol):
+    async def push(self, jobs: Iterable[NewJob]) -> Outcomes: ...
+
+    async def get(self, ids: Iterable[str]) -> Jobs: ...
+
+
+class ObjqBackend(BaseTaskBackend):
+    """Enqueues durably, in one object of a bucket or folder.
+
+    Django makes one instance per thread, while modules are imported: building it does no I/O and
+    does not even look at the options. Connections belong to the client's registry.
+    """
+
+    task_class = ObjqTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    @cached_property
+    def config(self) -> Options:
+        """The options. Raises ConfigurationError, which names all that is wrong with them."""
+        return Options.parse(self.options, alias=self.alias)
+
+    def validate_task(self, task: Task[..., Any]) -> None:
+        super().validate_task(task)
+        if len(task.module_path) > MAX_PATH:
+            raise InvalidTask(f"The task's path has more than {MAX_PATH} characters.")
+
+    def enqueue(
+        self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> TaskResult[..., Any]:
+        """Return when the job is durable.
+
+        Raises InvalidTask or NotJSON for what cannot be enqueued, another Rejected if the queue
+        refuses the job, and Unknown, with the job's id, if it may or may not be there (S12).
+        """
+        return self.send(self.prepare(task, args, kwargs))
+
+    async def aenqueue(
+        self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> TaskResult[..., Any]:
+        """See enqueue()."""
+        prepared = self.prepare(task, args, kwargs)
+        client = await self.aclient()
+        _accept(prepared.result, await client.push((prepared.job,)))
+        await task_enqueued.asend(type(self), task_result=prepared.result)
+        return prepared.result
+
+    def prepare(
+        self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Prepared:
+        """Check a job and give it its id; nothing is sent."""
+        self.validate_task(task)
+        encoded = encode_arguments(args, kwargs)
+        job = NewJob(
+            id=_ids.job_id(SYSTEM_CLOCK.wall_ms()),
+            task=task.module_path,
+            queue=task.queue_name,
+            args=encoded.args,
+            kwargs=encoded.kwargs,
+            priority=int(task.priority),
+            run_after=_not_before_ms(task),
+            max_attempts=getattr(task, "max_attempts", None) or self.config.max_attempts,
+        )
+        return Prepared(job, results.new_result(task, job.id, args, kwargs, self.alias))
+
+    def send(self, prepared: Prepared) -> TaskResult[..., Any]:
+        """Push a prepared job. Again after Unknown is safe: the job keeps its id."""
+        _accept(prepared.result, self.client().push((prepared.job,)))
+        task_enqueued.send(type(self), task_result=prepared.result)
+        return prepared.result
+
+    def get_result(self, result_id: str) -> TaskResult[..., Any]:
+        """Return the result; raise TaskResultDoesNotExist if it is not (or no longer) there."""
+        _check_id(result_id)
+        return self._result(result_id, self.client().get((result_id,)))
+
+    async def aget_result(self, result_id: str) -> TaskResult[..., Any]:
+        """See get_result()."""
+        _check_id(result_id)
+        client = await self.aclient()
+        return self._result(result_id, await client.get((result_id,)))
+
+    def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
+        from objq.checks import check_backend
+
+        return check_backend(self.alias, {"QUEUES": self.queues, "OPTIONS": self.options})
+
+    def client(self) -> SyncQueue:
+        """Return this process's client for the alias."""
+        return registry.connect(self.alias)
+
+    async def aclient(self) -> AsyncQueue:
+        return await registry.aconnect(self.alias)
+
+    def _result(self, result_id: str, found: Jobs) -> TaskResult[..., Any]:
+        job = found.jobs[0]
+        if job is None:
+            raise TaskResultDoesNotExist(result_id)
+        return results.from_view(job, self.alias)
+
+
+def _accept(result: TaskResult[..., Any], outcomes: Outcomes) -> None:
+    """Note that the job is in the queue, or raise what the queue said instead."""
+    problem = outcomes.items[0].error
+    if problem is None:
+        results.set_enqueued(result, timezone.now())
+        return
+    error = error_of(problem)
+    if isinstance(error, Unknown):
+        error.ids = (result.id,)
+    raise error
+
+
+def _not_before_ms(task: Task[..., Any]) -> int | None:
+    """Return `run_after` in ms, rounded up: never before it (S15)."""
+    if task.run_after is None:
+        return None
+    return max(0, math.ceil(task.run_after.timestamp() * 1000))
+
+
+def _check_id(result_id: object) -> None:
+    if not isinstance(result_id, str) or not 1 <= len(result_id) <= MAX_ID:
+        raise TaskResultDoesNotExist(result_id)

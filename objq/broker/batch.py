@@ -1,0 +1,204 @@
+"""What one commit of the leader does to the document, in this order:
+
+1. is this broker still the recorded leader? If not, nothing more is ever done under its id (S4)
+2. time passes: scheduled jobs become due, old records go
+3. the requests, in order of arrival; one that fails unexpectedly is taken out and fails alone
+4. claims expire whose holders are silent *now*: what was heard meanwhile, and outcomes reported in
+   this very batch, win over expiry (S5, S6)
+5. waiting claims are served, so that a push is granted in the commit that makes it durable
+6. heartbeats heard since the last commit are written down, if there is a commit
+
+The same batch may run several times, on another version each time (after a conflict). Every run
+starts from what was there before the first: outcomes are set anew, and waiting claims are restored.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from objq.broker.inbox import OUTCOMES, Entry
+from objq.broker.leases import Leases
+from objq.broker.waiters import Waiters
+from objq.clock import Clock
+from objq.core import ops
+from objq.core.claiming import beat, beats_behind
+from objq.core.document import Document
+from objq.core.ending import expire
+from objq.core.rules import apply, tick
+from objq.errors import ObjqError, QueueFull, Unavailable
+
+log = logging.getLogger("objq.broker")
+
+GROWING: Final = (ops.Push, ops.Retry)
+"""Requests that make the document larger for good; given up first when it is too large."""
+
+
+class Deposed(Exception):
+    """The document names another leader: this broker's id must never commit again (S4)."""
+
+
+class Poisoned(Exception):
+    """Some requests failed in a way that no rule foresees; `entries` have to be taken out."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        super().__init__("a request failed unexpectedly")
+        self.entries = entries
+
+
+@dataclass(slots=True)
+class Batch:
+    """The requests of one commit. `served`: claims that waited and were granted by the last run."""
+
+    entries: list[Entry]
+    served: list[Entry] = field(default_factory=list)
+    ran: bool = False
+    serving: bool = True
+    beaten: tuple[set[str], set[str]] = field(default_factory=lambda: (set(), set()))
+
+    def everyone(self) -> list[Entry]:
+        return [*self.entries, *self.served]
+
+    def lighten(self, error: Exception) -> bool:
+        """Give up what makes the document larger; return False if nothing such is left.
+
+        The store refused a document of this size, for good: pushes are refused, then grants wait,
+        so that outcomes, which make room, get through (S13).
+        """
+        heavy = [entry for entry in self.entries if isinstance(entry.op, GROWING)]
+        self.entries = [entry for entry in self.entries if entry not in heavy]
+        for entry in heavy:
+            entry.refuse(QueueFull(f"the store takes no larger document: {error}", retry_after_s=5.0))
+        if heavy:
+            return True
+        self.serving, served = False, self.serving
+        return served
+
+
+class Group:
+    """Runs batches for one leadership: broker `broker_id` in `epoch`."""
+
+    def __init__(
+        self,
+        broker_id: str,
+        epoch: int,
+        clock: Clock,
+        mint: Callable[[], str],
+        leases: Leases,
+        waiters: Waiters,
+    ) -> None:
+        self.broker_id = broker_id
+        self.epoch = epoch
+        self.heard: set[str] = set()
+        """Live tokens heard since the last commit."""
+        self.started: set[str] = set()
+        """Those of them that said that they have begun."""
+        self._clock = clock
+        self._mint = mint
+        self._leases = leases
+        self._waiters = waiters
+        self._led_until = clock.monotonic()
+
+    def run(self, batch: Batch, document: Document, *, may_expire: bool, longest_s: float) -> bool:
+        """Apply the batch; return whether it needs a commit.
+
+        `may_expire`: False while silence proves nothing. `longest_s`: time since the last run that
+        counts as led at most, since a pause is not leading. Raises Deposed and Poisoned.
+        """
+        self.require_leadership(document)
+        self._restore(batch, document)
+        now = self._clock.wall_ms()
+        tick(document, now, self._led_ms(longest_s))
+        silent = self._silent(document) if may_expire else []
+        if silent or any(isinstance(entry.op, OUTCOMES) for entry in batch.entries):
+            beat(document, (), self.started, now)  # whether an attempt had started matters to both
+        behind = beats_behind(document, self.heard, now)
+        for entry in batch.entries:
+            self._apply(entry, batch, document, now)
+        if silent and expire(document, silent, now):
+            log.warning("%d claims expired", len(silent), extra={"event": "claims_expired"})
+        if batch.serving:
+            self._serve(batch, document, now)
+        wanted = document.dirty or behind or document.challenge is not None
+        if wanted:
+            batch.beaten = (set(self.heard), set(self.started))
+            beat(document, self.heard, self.started, now)
+        return wanted
+
+    def require_leadership(self, document: Document) -> None:
+        broker = document.broker
+        if broker is None or broker.id != self.broker_id or document.epoch != self.epoch:
+            raise Deposed(f"epoch {document.epoch}: {broker.url if broker else 'nobody'} leads now")
+
+    def committed(self, batch: Batch) -> None:
+        """Forget the heartbeats that the commit of this batch has written down."""
+        heard, started = batch.beaten
+        self.heard -= heard
+        self.started -= started
+
+    def _restore(self, batch: Batch, document: Document) -> None:
+        if batch.ran:
+            for entry in batch.entries:
+                entry.outcome, entry.changed = None, False
+                self._waiters.discard(entry)
+            # If the version that was written lies beneath this one, the claims that it served hold
+            # their jobs: they have to ask, since waiting claims are woken only by jobs to spare.
+            holding = [entry for entry in batch.served if entry.claim_id in document.claims_by_id]
+            self._waiters.take_back(entry for entry in batch.served if entry not in holding)
+            batch.entries = [*holding, *batch.entries]
+            batch.served = []
+        batch.ran = True
+        batch.beaten = (set(), set())
+
+    def _led_ms(self, longest_s: float) -> int:
+        now = self._clock.monotonic()
+        self._led_until = max(self._led_until, now - longest_s)
+        led_ms = int((now - self._led_until) * 1000)
+        self._led_until += led_ms / 1000
+        return led_ms
+
+    def _silent(self, document: Document) -> list[str]:
+        silent = self._leases.silent(self._clock.monotonic())
+        live = [token for token in silent if token in document.claims]
+        for token in set(silent).difference(live):
+            self._leases.forget(token)
+        return live
+
+    def _apply(self, entry: Entry, batch: Batch, document: Document, now: int) -> None:
+        if entry.future.done() and not isinstance(entry.op, OUTCOMES):
+            return  # nobody waits for it any more, and nobody was told that it is in
+        is_claim = isinstance(entry.op, ops.TakeClaim)
+        try:
+            if is_claim and batch.serving:
+                self._serve(batch, document, now)  # those who came before
+            elif is_claim:
+                raise Unavailable("the document is too large for the store to take another claim")
+            entry.outcome, entry.changed = apply(
+                document, entry.op, now, mint=self._mint, epoch=self.epoch
+            )
+        except ObjqError as error:
+            entry.outcome = error
+        except Exception as error:
+            log.exception(
+                "request %s failed", ops.op_name(entry.op), extra={"event": "request_failed"}
+            )
+            raise Poisoned([entry]) from error
+        if isinstance(entry.outcome, ops.Granted) and not entry.outcome.jobs:
+            self._let_wait(entry)
+
+    def _let_wait(self, entry: Entry) -> None:
+        assert isinstance(entry.op, ops.TakeClaim)
+        if entry.deadline > 0:
+            entry.outcome = None
+            self._waiters.add(entry)
+
+    def _serve(self, batch: Batch, document: Document, now: int) -> None:
+        try:
+            served = self._waiters.serve(document, now, self._mint, self.epoch)
+        except Exception as error:
+            log.exception("waiting claims failed", extra={"event": "request_failed"})
+            raise Poisoned(self._waiters.entries()) from error
+        own = set(batch.entries)
+        batch.served.extend(entry for entry in served if entry not in own)

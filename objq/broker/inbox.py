@@ -1,0 +1,146 @@
+"""Requests that wait for the next commit: everything that arrives while a write is in flight.
+
+The buffer is bounded for whatever adds work (`MAX_REQUESTS`, `MAX_REQUEST_BYTES`); beyond that those
+are refused with `overloaded`. The report of an outcome is always admitted: there are never more of
+them than claims are live, and each makes room (promise S13).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from objq.core import ops
+from objq.errors import ObjqError, Overloaded
+
+MAX_REQUESTS: Final = 20_000
+MAX_REQUEST_BYTES: Final = 32 * 1024 * 1024
+JOB_OVERHEAD_BYTES: Final = 256
+
+OUTCOMES: Final = (ops.Complete, ops.Fail, ops.Release)
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One request and who waits for its answer. `deadline`: loop time at which a claim stops waiting.
+
+    `outcome` is what the last run of the change made of it; it is told once that is durable.
+    """
+
+    op: ops.Change
+    future: asyncio.Future[ops.Answer]
+    arrival: int
+    size_bytes: int
+    deadline: float = 0.0
+    outcome: ops.Answer | ObjqError | None = None
+    changed: bool = False
+
+    @property
+    def claim_id(self) -> str:
+        return self.op.claim if isinstance(self.op, ops.TakeClaim) else ""
+
+    def answer(self, answer: ops.Answer) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def refuse(self, error: ObjqError) -> None:
+        refuse(self.future, error)
+
+
+def refuse(future: asyncio.Future[ops.Answer], error: ObjqError) -> None:
+    """Answer with an error; nobody has to be listening any more."""
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # marks it as seen, so that a caller that went away leaves no warning
+
+
+def request_ids(op: ops.Op) -> tuple[str, ...]:
+    """Return the ids that an Unknown carries: the jobs of a push, or the request's own."""
+    if isinstance(op, ops.Push):
+        return tuple(job.id for job in op.jobs)
+    if isinstance(op, ops.TakeClaim):
+        return (op.claim,)
+    request = getattr(op, "request", None)
+    return (request,) if request else ()
+
+
+def tokens_of(op: ops.Op) -> Iterable[str]:
+    """Return the claim tokens that a request names: their holder was heard (S5)."""
+    if isinstance(op, (ops.Complete, ops.Fail)):
+        return [item.token for item in op.items]
+    if isinstance(op, ops.Heartbeat):
+        return (*op.tokens, *op.started)
+    return op.tokens if isinstance(op, ops.Release) else ()
+
+
+class Inbox:
+    """The bounded buffer. `wake` is called when something was added."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.size_bytes = 0
+        self._entries: list[Entry] = []
+        self._wake = wake
+        self._arrivals = 0
+        self._wanted = 0
+        self._enough = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def admit(
+        self, op: ops.Change, future: asyncio.Future[ops.Answer], waiting: int, retry_after_s: float
+    ) -> Entry:
+        """Add a request. `waiting`: claims that wait elsewhere and fill the same limit.
+
+        Raises Overloaded with `retry_after_s` beyond the limits; never for an outcome.
+        """
+        size_bytes = _size_of(op)
+        full = (
+            len(self._entries) + waiting >= MAX_REQUESTS
+            or self.size_bytes + size_bytes > MAX_REQUEST_BYTES
+        )
+        if full and self._entries and not isinstance(op, OUTCOMES):
+            raise Overloaded(
+                "the broker has more requests waiting than it can commit soon; try again later",
+                retry_after_s=retry_after_s,
+            )
+        self._arrivals += 1
+        entry = Entry(op, future, self._arrivals, size_bytes)
+        self._entries.append(entry)
+        self.size_bytes += size_bytes
+        if len(self._entries) >= self._wanted:
+            self._enough.set()
+        self._wake()
+        return entry
+
+    def take(self) -> list[Entry]:
+        """Return all requests in order of arrival, and be empty."""
+        entries, self._entries = self._entries, []
+        self.size_bytes = 0
+        return entries
+
+    def entries(self) -> list[Entry]:
+        return list(self._entries)
+
+    async def gather(self, count: int, window_s: float) -> None:
+        """Wait until so many requests are here, at most `window_s`."""
+        if len(self._entries) >= count or window_s <= 0:
+            return
+        self._wanted = count
+        self._enough.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._enough.wait(), window_s)
+        self._wanted = 0
+
+
+def _size_of(op: ops.Change) -> int:
+    if isinstance(op, ops.Push):
+        return sum(
+            len(bytes(job.args)) + len(bytes(job.kwargs)) + JOB_OVERHEAD_BYTES for job in op.jobs
+        )
+    if isinstance(op, ops.Complete):
+        return sum(len(bytes(item.result)) + JOB_OVERHEAD_BYTES for item in op.items)
+    return JOB_OVERHEAD_BYTES

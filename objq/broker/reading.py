@@ -1,0 +1,238 @@
+"""Reading the document until there is a version that may be built upon (promise S14).
+
+A version must not be built upon when it vanished, is corrupt or cut short, has another document's
+id, went back in time, or has a newer schema. Such a reading is not believed at once, since a store
+may answer a read with an old version: it is read again. If it stays, `trouble` says why and what to
+do, nobody writes, and reading goes on until something at least as new as what was seen is there.
+
+The store's own failures (throttled, denied, unreachable) are waited out, for ever: callers have
+deadlines of their own, and `close` ends every wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from objq.broker.pace import Pace
+from objq.clock import Clock
+from objq.core.codec import check_successor, decode, decode_head
+from objq.core.document import Document, Header
+from objq.errors import DocumentError, ForeignDocument, NoDocument
+from objq.ids import Ids
+from objq.store.base import (
+    NOT_MODIFIED,
+    Ambiguous,
+    AsyncStore,
+    Conflict,
+    Content,
+    Sentinel,
+    StoreError,
+    Tag,
+    Throttled,
+)
+
+log = logging.getLogger("objq.broker")
+
+READS_BEFORE_TROUBLE: Final = 2
+"""A reading that must not be built upon is believed when it came so often in a row."""
+
+FAILURES_PER_WARNING: Final = 10
+"""Of failures in a row, the first and then one in so many is a warning in the log."""
+
+
+class Closed(Exception):
+    """The committer was closed; what was being written may or may not be applied."""
+
+
+@dataclass(slots=True)
+class CommitStats:
+    """Counters since the process started. `lost_commits` above 0 means a store without real CAS."""
+
+    commits: int = 0
+    attempts: int = 0
+    conflicts: int = 0
+    ambiguous: int = 0
+    throttled: int = 0
+    failures: int = 0
+    reads: int = 0
+    bytes_written: int = 0
+    max_in_flight: int = 0
+    lost_commits: int = 0
+
+
+class Found(NamedTuple):
+    """A version that may be built upon. `document` is None if the bytes are those being written."""
+
+    tag: Tag
+    header: Header
+    document: Document | None
+    started: float
+
+
+class Reader:
+    """Reads one document. `poll_s`: seconds between reads while in trouble."""
+
+    def __init__(self, store: AsyncStore, clock: Clock, ids: Ids, poll_s: float) -> None:
+        self.store = store
+        self.stats = CommitStats()
+        self.pace = Pace(store.pace_s, ids)
+        self.seen: Header | None = None
+        self.written: Header | None = None
+        """The newest version that was ours and was told durable."""
+        self.trouble: str | None = None
+        self._clock = clock
+        self._poll_s = poll_s
+        self._closing = asyncio.Event()
+        self._failures = 0
+
+    async def read(self, unless: Tag | None = None, ours: bytes = b"") -> Found | None:
+        """Return a version that may be built upon; None if the object is still `unless`.
+
+        `ours`: bytes whose fate is in doubt; they are recognised without decoding them again.
+        Raises NoDocument if there is none and none was ever seen, and Closed.
+        """
+        refusals = 0
+        while True:
+            started = self._clock.monotonic()
+            content = await self._get(unless)
+            if content is NOT_MODIFIED or (isinstance(content, Content) and content.tag == unless):
+                self._end_trouble()
+                return None
+            try:
+                found = self._judge(content, ours, started)
+            except NoDocument:
+                raise
+            except DocumentError as error:
+                refusals += 1
+                if refusals >= READS_BEFORE_TROUBLE:
+                    self._begin_trouble(error)
+                    await self.sleep(self._poll_s)
+                else:
+                    await self.sleep(self.pace.fail(error))
+                continue
+            self._end_trouble()
+            return found
+
+    async def read_header(self) -> Header | None:
+        """Read the head once; return None if there is no document and none was ever seen.
+
+        Raises DocumentError for what must not be built upon, and the store's errors.
+        """
+        self.check_open()
+        self.stats.reads += 1
+        content = await self.store.read_head()
+        try:
+            if content is None:
+                self._refuse_absence()
+                return None
+            header = decode_head(content.data)
+            self._check(header)
+        except DocumentError as error:
+            self.trouble = error.message
+            raise
+        self._end_trouble()
+        self.seen = header
+        return header
+
+    async def back_off(self, error: StoreError) -> None:
+        """Count and log a failure of the store, and wait before the next attempt."""
+        self.stats.failures += 1
+        self.stats.ambiguous += isinstance(error, Ambiguous)
+        self.stats.throttled += isinstance(error, Throttled)
+        wait_s = self.pace.fail(error)
+        level = logging.DEBUG if self._failures % FAILURES_PER_WARNING else logging.WARNING
+        self._failures += 1
+        log.log(
+            level,
+            "%s: %s (%s); next attempt in %.2f s",
+            self.store.name,
+            error,
+            type(error).__name__,
+            wait_s,
+            extra={"event": "store_failed"},
+        )
+        await self.sleep(wait_s)
+
+    def reached(self) -> None:
+        """Note that the store answered."""
+        self._failures = 0
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; raise Closed as soon as the committer is closed."""
+        self.check_open()
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), seconds)
+        self.check_open()
+
+    def close(self) -> None:
+        self._closing.set()
+
+    @property
+    def closed(self) -> bool:
+        return self._closing.is_set()
+
+    def check_open(self) -> None:
+        if self._closing.is_set():
+            raise Closed("the committer was closed")
+
+    async def _get(self, unless: Tag | None) -> Content | Sentinel | None:
+        while True:
+            self.check_open()
+            self.stats.reads += 1
+            try:
+                content = await self.store.read(unless)
+            except StoreError as error:
+                await self.back_off(error)
+            else:
+                self.reached()
+                return content
+
+    def _judge(self, content: Content | Sentinel | None, ours: bytes, started: float) -> Found:
+        if content is None:
+            self._refuse_absence()
+            raise NoDocument("there is no queue.json yet: start manage.py runbroker, which creates it")
+        assert not isinstance(content, Sentinel)
+        header = decode_head(content.data)
+        self._check(header)
+        document = None if content.data == ours else decode(content.data)
+        return Found(content.tag, header, document, started)
+
+    def _check(self, header: Header) -> None:
+        if self.seen is not None:
+            check_successor(self.seen, header)
+
+    def _refuse_absence(self) -> None:
+        if self.seen is not None:
+            raise ForeignDocument(
+                f"{self.store.name} has vanished. It is not created anew, since that would lose jobs: "
+                "put back its last version, and everything goes on by itself; or restart every "
+                "broker to begin with an empty queue"
+            )
+
+    def _begin_trouble(self, error: DocumentError) -> None:
+        if self.trouble == error.message:
+            return
+        self.trouble = error.message
+        log.error(
+            "stopped writing %s: %s", self.store.name, error, extra={"event": "document_refused"}
+        )
+        if isinstance(error, ForeignDocument) and self.seen is not None and self.seen == self.written:
+            self.stats.lost_commits += 1
+            log.critical(
+                "commit %s (epoch %s, seq %s) was told durable and is not there: the object was "
+                "deleted, restored or edited, or the store does not keep its promises",
+                self.seen.commit,
+                self.seen.epoch,
+                self.seen.seq,
+                extra={"event": "commit_lost"},
+            )
+
+    def _end_trouble(self) -> None:
+        if self.trouble is not None:
+            log.warning("going on with %s", self.store.name, extra={"event": "document_accepted"})
+        self.trouble = None

@@ -1,0 +1,140 @@
+"""The client for code that uses the queue itself, not `django.tasks`: one method for each operation.
+
+It only builds operations and passes them to a `Caller`, which is a session of its own, or the one
+that all threads and loops of this process share (`objq.aconnect`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from objq.core import ops
+
+Timeout = float | None | UnsetType
+"""Seconds; left out: `ENQUEUE_TIMEOUT`; None: for ever (complete, fail and release only)."""
+
+A = TypeVar("A", bound=ops.Answer)
+
+
+class Caller(Protocol):
+    async def call(self, op: ops.Op, timeout_s: Timeout = UNSET) -> ops.Answer:
+        """Return the answer; see `objq.client.session.Session.call` for what is raised."""
+        ...
+
+
+def narrow(answer: ops.Answer, kind: type[A]) -> A:
+    """Return the answer as what the operation is known to be answered with."""
+    assert isinstance(answer, kind), answer
+    return answer
+
+
+class Client:
+    """Every method returns once the effect is durable, and raises as `Session.call` does.
+
+    A `request` (or `claim`) id is drawn where none is given. Whoever means to repeat after `Unknown`
+    gives one, from `request_id()` of a session, and passes it again with `repeat=True`.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def call(self, op: ops.Op, timeout_s: Timeout = UNSET) -> ops.Answer:
+        return await self._caller.call(op, timeout_s)
+
+    async def push(
+        self,
+        jobs: Iterable[ops.NewJob],
+        *,
+        request: str = "",
+        repeat: bool = False,
+        timeout_s: Timeout = UNSET,
+    ) -> ops.Outcomes:
+        """Append jobs; the outcome of each is in the answer, at its place."""
+        op = ops.Push(request=request, jobs=tuple(jobs), repeat=repeat)
+        return narrow(await self.call(op, timeout_s), ops.Outcomes)
+
+    async def get(self, ids: Iterable[str], *, timeout_s: Timeout = UNSET) -> ops.Jobs:
+        """Return the jobs as they are now; None where there is no such job."""
+        return narrow(await self.call(ops.Get(ids=tuple(ids)), timeout_s), ops.Jobs)
+
+    async def stats(self, *, timeout_s: Timeout = UNSET) -> ops.Statistics:
+        return narrow(await self.call(ops.Stats(), timeout_s), ops.Statistics)
+
+    # --- for workers -------------------------------------------------------------------------------
+
+    async def claim(
+        self,
+        queues: Iterable[str] = ("default",),
+        *,
+        max_jobs: int = 1,
+        wait_s: float = 0.0,
+        worker: str = "",
+        claim: str = "",
+        timeout_s: Timeout = UNSET,
+    ) -> ops.Granted:
+        """Take the next jobs, waiting up to `wait_s` seconds for one."""
+        op = ops.TakeClaim(
+            claim=claim, queues=tuple(queues), max=max_jobs, wait=wait_s, worker=worker
+        )
+        return narrow(await self.call(op, timeout_s), ops.Granted)
+
+    async def heartbeat(
+        self, tokens: Iterable[str], started: Iterable[str] = (), *, timeout_s: Timeout = UNSET
+    ) -> ops.Beaten:
+        op = ops.Heartbeat(tokens=tuple(tokens), started=tuple(started))
+        return narrow(await self.call(op, timeout_s), ops.Beaten)
+
+    async def complete(
+        self, items: Iterable[ops.Completion], *, timeout_s: Timeout = UNSET
+    ) -> ops.Outcomes:
+        return narrow(await self.call(ops.Complete(items=tuple(items)), timeout_s), ops.Outcomes)
+
+    async def fail(
+        self, items: Iterable[ops.Failure], *, timeout_s: Timeout = UNSET
+    ) -> ops.Outcomes:
+        return narrow(await self.call(ops.Fail(items=tuple(items)), timeout_s), ops.Outcomes)
+
+    async def release(
+        self, tokens: Iterable[str], *, timeout_s: Timeout = UNSET
+    ) -> ops.Outcomes:
+        return narrow(await self.call(ops.Release(tokens=tuple(tokens)), timeout_s), ops.Outcomes)
+
+    # --- for operators -----------------------------------------------------------------------------
+
+    async def cancel(
+        self, ids: Iterable[str], expected: ops.JobState, *, timeout_s: Timeout = UNSET
+    ) -> ops.Outcomes:
+        """Cancel jobs that are in the state `expected`; the others get a `conflict`."""
+        op = ops.Cancel(request="", ids=tuple(ids), expected=expected)
+        return narrow(await self.call(op, timeout_s), ops.Outcomes)
+
+    async def retry(
+        self, ids: Iterable[str], expected: ops.JobState = "dead", *, timeout_s: Timeout = UNSET
+    ) -> ops.Outcomes:
+        op = ops.Retry(request="", ids=tuple(ids), expected=expected)
+        return narrow(await self.call(op, timeout_s), ops.Outcomes)
+
+    async def delete(
+        self, ids: Iterable[str], expected: ops.JobState, *, timeout_s: Timeout = UNSET
+    ) -> ops.Outcomes:
+        op = ops.Delete(request="", ids=tuple(ids), expected=expected)
+        return narrow(await self.call(op, timeout_s), ops.Outcomes)
+
+    async def run_now(
+        self,
+        ids: Iterable[str],
+        expected: ops.JobState = "scheduled",
+        *,
+        timeout_s: Timeout = UNSET,
+    ) -> ops.Outcomes:
+        op = ops.RunNow(request="", ids=tuple(ids), expected=expected)
+        return narrow(await self.call(op, timeout_s), ops.Outcomes)
+
+    async def pause(self, queue: str, *, timeout_s: Timeout = UNSET) -> ops.Answer:
+        return await self.call(ops.Pause(request="", queue=queue), timeout_s)
+
+    async def resume(self, queue: str, *, timeout_s: Timeout = UNSET) -> ops.Answer:
+        return await self.call(ops.Resume(request="", queue=queue), timeout_s)

@@ -1,0 +1,225 @@
+"""Keeps one link to whoever leads: finds the broker, opens the link, opens it anew when it has ended.
+
+All callers share one attempt. There is one while somebody waits, and none otherwise. Nothing here
+has a deadline; callers bring theirs, and `why` tells what kept them waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from objq.client.backoff import Backoff
+from objq.client.discovery import Discovery, Found, retrieve
+from objq.client.link import Link, LinkLost
+from objq.client.seam import Connect, ConnectionEnded
+from objq.clock import Clock
+from objq.core import ops
+from objq.errors import NotBroker, ObjqError, Rejected, Unavailable
+from objq.ids import Ids
+
+logger = logging.getLogger("objq.client")
+
+OPEN_TIMEOUT_S: Final = 5.0
+"""For the connection and `hello` together."""
+
+REFUSALS_BELIEVED: Final = 3
+"""A broker that restarts in place refuses for a moment; one that goes on means it."""
+
+CLOSED: Final = "This client is closed."
+
+MakeToken = Callable[[str, str], str]
+"""Makes the bearer token for a document and a broker, by their ids."""
+
+
+class Dialer:
+    def __init__(
+        self,
+        discovery: Discovery,
+        connect: Connect,
+        hello: ops.Hello,
+        make_token: MakeToken,
+        clock: Clock,
+        ids: Ids,
+        *,
+        broker_url: str | None = None,
+        welcomed: Callable[[ops.Welcome, float], bool],
+    ) -> None:
+        """`welcomed(welcome, asked_at)` is told of each new link, and returns whether to keep it."""
+        self.why: ObjqError | None = None
+        self.backoff = Backoff(ids)
+        self._discovery = discovery
+        self._connect = connect
+        self._hello = hello
+        self._make_token = make_token
+        self._clock = clock
+        self._broker_url = broker_url
+        self._welcomed = welcomed
+        self._link: Link | None = None
+        self._dialing: asyncio.Task[Link] | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._waiters = 0
+        self._refusals = 0
+        self._distrusted_at = float("-inf")
+        """Headers read before this are not believed any more."""
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def link(self) -> Link:
+        """Return the open link; wait until there is one.
+
+        Raises Rejected (Unauthorized …) if the broker goes on refusing this client.
+        """
+        link = self._link
+        if link is not None:
+            if link.is_open:
+                return link
+            self._lost(link)
+        if self._closed:
+            raise Unavailable(CLOSED)
+        if self._dialing is None or self._dialing.done():
+            self._dialing = asyncio.create_task(self._dial(), name="objq dials")
+            self._dialing.add_done_callback(retrieve)
+        dialing = self._dialing
+        self._waiters += 1
+        try:
+            return await asyncio.shield(dialing)
+        except asyncio.CancelledError:
+            if self._closed and dialing.cancelled():
+                raise Unavailable(CLOSED) from None
+            raise
+        finally:
+            self._waiters -= 1
+            if not self._waiters and not dialing.done():
+                dialing.cancel()
+                self._dialing = None
+
+    def leave(self, link: Link) -> None:
+        """Use this link no more, and believe the header no more that led to it."""
+        if link is self._link:
+            self._link = None
+            self._distrusted_at = self._clock.monotonic()
+            self.backoff.failed()
+        self._close_soon(link)
+
+    def leave_silent(self, since: float) -> None:
+        """Leave the link if nothing was heard over it since then (monotonic seconds)."""
+        if self._link is not None and self._link.is_open and self._link.heard_at < since:
+            self.leave(self._link)
+
+    async def trouble(self, error: ObjqError) -> None:
+        """Remember what keeps callers waiting, and wait a little."""
+        self.why = error
+        self.backoff.failed()
+        await self.backoff.pause()
+
+    async def recheck(self, link: Link) -> None:
+        """Wait a little and read the header again; leave the link if it names another broker."""
+        if link is not self._link or not link.is_open:
+            return
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self._recheck(link), name="objq rechecks")
+        await asyncio.shield(self._checking)
+
+    async def close(self) -> None:
+        self._closed = True
+        tasks = [task for task in (self._dialing, self._checking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+        await asyncio.gather(*self._leaving, return_exceptions=True)
+
+    # --- finding and opening -----------------------------------------------------------------------
+
+    async def _dial(self) -> Link:
+        while True:
+            await self.backoff.pause()
+            try:
+                link = await self._open(await self._discovery.find(self._distrusted_at))
+            except (ObjqError, LinkLost, ConnectionEnded, TimeoutError) as error:
+                self._failed(error)
+            else:
+                self._succeeded(link)
+                return link
+
+    async def _open(self, found: Found) -> Link:
+        header = found.header
+        if header.broker is None:
+            raise Unavailable("the document names no broker at the moment")
+        url = self._broker_url or header.broker.url
+        asked_at = self._clock.monotonic()
+        token = self._make_token(header.document, header.broker.id)
+        link: Link | None = None
+        try:
+            async with asyncio.timeout(OPEN_TIMEOUT_S):
+                transport = await self._connect(url, {"Authorization": f"Bearer {token}"})
+                link = Link(transport, self._clock)
+                welcome = await link.hello(msgspec.structs.replace(self._hello, document=header.document))
+            if welcome.document != header.document or welcome.epoch < header.epoch:
+                raise NotBroker(f"{url} leads epoch {welcome.epoch}; the document is at {header.epoch}")
+            if not self._welcomed(welcome, asked_at):
+                raise NotBroker(f"{url} is behind what this process has seen")
+        except BaseException:
+            if link is not None:
+                self._close_soon(link)
+            raise
+        logger.info("Connected to broker %s at %s", welcome.broker, url, extra={"event": "connected"})
+        return link
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, LinkLost) and error.error is not None:
+            error = error.error
+        first = self.why is None
+        if isinstance(error, ObjqError):
+            self.why = error
+        elif isinstance(error, TimeoutError):
+            self.why = Unavailable(f"the broker did not answer within {OPEN_TIMEOUT_S:g} s")
+        else:
+            self.why = Unavailable(f"the broker cannot be reached: {error}")
+        self._distrusted_at = self._clock.monotonic()
+        self.backoff.failed()
+        level = logging.WARNING if first else logging.DEBUG
+        logger.log(level, "No broker yet: %s", self.why.message, extra={"event": "no_broker"})
+        if not isinstance(self.why, Rejected):
+            self._refusals = 0
+            return
+        self._refusals += 1
+        if self._refusals >= REFUSALS_BELIEVED:
+            raise self.why
+
+    def _succeeded(self, link: Link) -> None:
+        self._link = link
+        self.why = None
+        self._refusals = 0
+        self.backoff.succeeded()
+
+    # --- leaving -----------------------------------------------------------------------------------
+
+    def _lost(self, link: Link) -> None:
+        logger.info("The link to the broker has ended", extra={"event": "disconnected"})
+        self.leave(link)
+
+    async def _recheck(self, link: Link) -> None:
+        self.backoff.failed()
+        await self.backoff.pause()
+        try:
+            found = await self._discovery.find(self._clock.monotonic())
+        except ObjqError as error:
+            self.why = error
+            return
+        broker = found.header.broker
+        assert link.welcome is not None
+        if broker is not None and broker.id != link.welcome.broker:
+            self.leave(link)
+
+    def _close_soon(self, link: Link) -> None:
+        task = asyncio.create_task(link.close(), name="objq closes a link")
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)

@@ -1,0 +1,84 @@
+"""Where the broker is: its id and address from the header of the document.
+
+One reader per process: whoever asks while a read is under way shares its result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+from objq.clock import Clock
+from objq.core.codec import check_successor, decode_head
+from objq.core.document import Header
+from objq.errors import ForeignDocument, NoDocument, Unavailable
+from objq.store.base import AsyncStore, StoreError
+
+
+class Found(NamedTuple):
+    """The header, and when the read that brought it began (monotonic seconds)."""
+
+    header: Header
+    read_at: float
+
+
+class Discovery:
+    def __init__(self, store: AsyncStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._found: Found | None = None
+        self._reading: asyncio.Task[Found] | None = None
+        self._reading_since = float("-inf")
+
+    async def find(self, after: float = float("-inf")) -> Found:
+        """Return a header from a read that began after `after` (monotonic seconds).
+
+        Raises NoDocument, Corrupt, NewerSchema, ForeignDocument (S14), and Unavailable if the store
+        cannot be read.
+        """
+        if self._found is not None and self._found.read_at > after:
+            return self._found
+        if self._reading is None or self._reading.done() or self._reading_since <= after:
+            self._reading_since = self._clock.monotonic()
+            self._reading = asyncio.create_task(
+                self._read(self._reading_since), name="objq reads the header"
+            )
+            self._reading.add_done_callback(retrieve)
+        return await asyncio.shield(self._reading)
+
+    async def _read(self, began_at: float) -> Found:
+        try:
+            content = await self._store.read_head()
+        except StoreError as error:
+            raise Unavailable(f"{self._store.name} cannot be read: {error}") from error
+        seen = self._found.header if self._found is not None else None
+        if content is None:
+            if seen is not None:
+                raise ForeignDocument(
+                    f"{self._store.name} has vanished; it was at seq {seen.seq}. Restore it; a new one "
+                    "is made only by a broker that has not seen the old"
+                )
+            raise NoDocument(
+                f"There is no {self._store.name} yet: start manage.py runbroker, which creates it"
+            )
+        header = decode_head(content.data)
+        if seen is not None and header.seq < seen.seq and self._overtaken(began_at):
+            return self._found_now()
+        if seen is not None:
+            check_successor(seen, header)
+        self._found = Found(header, began_at)
+        return self._found
+
+    def _overtaken(self, began_at: float) -> bool:
+        # Two reads can be under way; the earlier one may come back last, with an older version.
+        return self._found is not None and self._found.read_at > began_at
+
+    def _found_now(self) -> Found:
+        assert self._found is not None
+        return self._found
+
+
+def retrieve(task: asyncio.Task[Any]) -> None:
+    """Look at how a shared task ended, for the case that everybody who waited for it has gone."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,268 @@
+"""One client of one queue: what a request goes through until its caller has an answer.
+
+A request waits for a link, goes out, and is repeated with the same ids, over other links if need
+be, until something conclusive is heard (`ticket` says what is) or its deadline has passed. A push
+that no broker answers within half its time is written directly as well (design §1); whichever way
+ends first decides, and that both may land is harmless (S7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from objq.client.dialer import Dialer, MakeToken
+from objq.client.direct import DirectLink
+from objq.client.discovery import Discovery
+from objq.client.link import Link, LinkLost
+from objq.client.request_ids import RequestIds
+from objq.client.seam import Connect
+from objq.client.ticket import READS, REPORTS, Next, Ticket
+from objq.clock import Clock
+from objq.conf import Options
+from objq.core import ops
+from objq.errors import DocumentError, Invalid, ObjqError, Unavailable, Unknown
+from objq.ids import Ids
+from objq.store.base import AsyncStore
+
+LEAST_PAUSE_S: Final = 0.05
+"""Before a request is repeated to the very same peer."""
+
+SHARED_READ_S: Final = 1.0
+"""A header read so recently serves for a new request id."""
+
+
+class Session:
+    """Belongs to the event loop that first uses it; `call` may be used by many tasks at once."""
+
+    def __init__(
+        self,
+        options: Options,
+        store: AsyncStore,
+        connect: Connect,
+        make_token: MakeToken,
+        hello: ops.Hello,
+        *,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        self.settings: ops.DocumentSettings = options.document_settings()
+        """The document's settings, as the broker last told them; before that, one's own."""
+        self._options = options
+        self._clock = clock
+        self._ids = ids
+        self._request_ids = RequestIds(clock, ids, options.dedupe_window_s)
+        self._discovery = Discovery(store, clock)
+        self._dialer = Dialer(
+            self._discovery,
+            connect,
+            hello,
+            make_token,
+            clock,
+            ids,
+            broker_url=options.broker_url,
+            welcomed=self._welcomed,
+        )
+        self._direct = DirectLink(store, clock, ids) if options.direct_fallback else None
+        self._closed = False
+        self._newest = (-1, -1)
+        """(epoch, seq) of the newest version of which an answer was handed out (S11)."""
+
+    async def call(
+        self, op: ops.Op, timeout_s: float | None | UnsetType = UNSET
+    ) -> ops.Answer:
+        """Return the answer to `op`; an empty `request` or `claim` id is drawn here.
+
+        `timeout_s`: seconds, by default `ENQUEUE_TIMEOUT` (for a claim, on top of its `wait`); None
+        waits for ever and is for outcome reports only. Raises (S12) Rejected if the request was not
+        applied and never will be, Unknown if that is not known, with the ids by which it may be
+        repeated, Unavailable or DocumentError if it was never sent.
+        """
+        limit_s = self._limit_s(op, timeout_s)
+        ticket = Ticket(op)
+        began_at = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(limit_s):
+                if limit_s is not None and self._direct is not None and isinstance(op, ops.Push):
+                    return await self._push(ticket, self._direct, limit_s)
+                return await self._over_links(ticket)
+        except TimeoutError:
+            assert limit_s is not None
+            if limit_s >= self._options.enqueue_timeout_s / 2:
+                self._dialer.leave_silent(began_at)
+            raise ticket.gave_up(limit_s, self._why()) from self._dialer.why
+
+    def claim_id(self) -> str:
+        """Return an id for a claim, remembered like a request's if a seq was seen lately (S7)."""
+        return self._request_ids.draw() if self._request_ids.is_fresh() else self._ids.token()
+
+    async def close(self) -> None:
+        """Close the connection; who still waits learns that the outcome is unknown."""
+        self._closed = True
+        await self._dialer.close()
+        if self._direct is not None:
+            await self._direct.close()
+
+    # --- the two ways ------------------------------------------------------------------------------
+
+    async def _push(self, ticket: Ticket, direct: DirectLink, limit_s: float) -> ops.Answer:
+        began_at = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(min(limit_s, self._options.enqueue_timeout_s) / 2):
+                return await self._over_links(ticket)
+        except TimeoutError:
+            if ticket.overloaded is not None:  # a broker does answer
+                return await self._over_links(ticket)
+        self._dialer.leave_silent(began_at)
+        return await _first(self._over_links(ticket), self._directly(ticket, direct))
+
+    async def _over_links(self, ticket: Ticket) -> ops.Answer:
+        while True:
+            try:
+                link = await self._dialer.link()
+            except ObjqError as error:
+                raise ticket.barred(error) from error
+            try:
+                await self._identify(ticket)
+            except (Unavailable, DocumentError) as error:
+                await self._dialer.trouble(error)
+                continue
+            answer = await self._send(ticket, link)
+            if isinstance(answer, ops.Answer):
+                return answer
+            if answer is Next.ELSEWHERE:
+                self._dialer.leave(link)
+            elif answer is Next.RECHECK:
+                await self._dialer.recheck(link)
+
+    async def _directly(self, ticket: Ticket, direct: DirectLink) -> ops.Answer:
+        while True:
+            try:
+                await self._identify(ticket)
+            except DocumentError as error:
+                raise ticket.barred(error) from error
+            except Unavailable as error:
+                await self._dialer.trouble(error)
+                continue
+            answer = await self._send(ticket, direct)
+            if isinstance(answer, ops.Answer):
+                return answer
+
+    async def _send(self, ticket: Ticket, link: Link | DirectLink) -> ops.Answer | Next:
+        """Send a copy and return its answer, or what to do next; raise what is conclusive."""
+        if self._closed:
+            raise ticket.barred(Unavailable("This client is closed."))
+        copy = ticket.issue()
+        sent_at = self._clock.monotonic()
+        try:
+            answer = await link.call(copy.op, copy.mark_sent)
+        except LinkLost:
+            ticket.lost(copy)
+            if link is self._direct:
+                await self._pause(LEAST_PAUSE_S)
+            return Next.WAIT
+        except asyncio.CancelledError:
+            ticket.lost(copy)
+            raise
+        except ObjqError as error:
+            return await self._refused(ticket, ticket.refuse(error), error)
+        self._dialer.backoff.succeeded()
+        if self._is_behind(ticket, answer):
+            ticket.lost(copy)
+            await self._pause(LEAST_PAUSE_S)
+            return Next.RECHECK
+        return self._hand_out(ticket.accept(answer), sent_at)
+
+    async def _refused(self, ticket: Ticket, then: Next, error: ObjqError) -> Next:
+        if then is Next.REDRAW:
+            self._request_ids.abandon(ticket.take_id())
+        if then in (Next.WAIT, Next.REDRAW):
+            await self._pause(error.retry_after_s or LEAST_PAUSE_S)
+        return then
+
+    async def _pause(self, at_least_s: float) -> None:
+        await asyncio.sleep(at_least_s + self._ids.jitter(at_least_s))
+
+    # --- ids and positions -------------------------------------------------------------------------
+
+    async def _identify(self, ticket: Ticket) -> None:
+        """Give the request its id, unless it has one. Raises what `Discovery.find` raises."""
+        while ticket.needs_id():
+            if self._request_ids.is_fresh():
+                ticket.give_id(self._request_ids.draw())
+                return
+            found = await self._discovery.find(self._clock.monotonic() - SHARED_READ_S)
+            self._request_ids.saw(found.header.seq, found.read_at)
+
+    def _welcomed(self, welcome: ops.Welcome, asked_at: float) -> bool:
+        if welcome.epoch < self._newest[0]:
+            return False
+        self.settings = welcome.settings
+        window_s = min(self._options.dedupe_window_s, welcome.settings.dedupe_window_s)
+        self._request_ids.window_s = window_s
+        self._request_ids.saw(welcome.seq, asked_at)
+        return True
+
+    def _is_behind(self, ticket: Ticket, answer: ops.Answer) -> bool:
+        """Return whether a reader would see the queue go back in time (S11)."""
+        version = _version_of(answer)
+        return isinstance(ticket.op, READS) and version is not None and version < self._newest
+
+    def _hand_out(self, answer: ops.Answer, sent_at: float) -> ops.Answer:
+        version = _version_of(answer)
+        if version is None:
+            return answer
+        if version < self._newest:  # the repeat of a change; its old position says nothing new
+            return msgspec.structs.replace(answer, position=None)
+        self._newest = version
+        self._request_ids.saw(version[1], sent_at)
+        return answer
+
+    # --- deadlines ---------------------------------------------------------------------------------
+
+    def _limit_s(self, op: ops.Op, timeout_s: float | None | UnsetType) -> float | None:
+        window_s = self._request_ids.window_s
+        if timeout_s is None:
+            if not isinstance(op, REPORTS):
+                raise Invalid(f"A {ops.op_name(op)} needs a deadline: pass timeout_s.")
+            return None
+        if timeout_s is UNSET:
+            wait_s = op.wait if isinstance(op, ops.TakeClaim) else 0.0
+            return min(self._options.enqueue_timeout_s, window_s) + wait_s
+        if hasattr(op, "request") and timeout_s > window_s:
+            raise Invalid(
+                f"timeout_s = {timeout_s:g} is beyond DEDUPE_WINDOW ({window_s:g} s), after which the "
+                "request could not be repeated safely."
+            )
+        return timeout_s
+
+    def _why(self) -> ObjqError | None:
+        if self._direct is not None and self._direct.trouble is not None:
+            return DocumentError(self._direct.trouble)
+        return self._dialer.why
+
+
+def _version_of(answer: ops.Answer) -> tuple[int, int] | None:
+    if isinstance(answer, ops.Statistics):
+        return answer.epoch, answer.seq
+    return answer.position[:2] if answer.position is not None else None
+
+
+async def _first(*ways: Coroutine[Any, Any, ops.Answer]) -> ops.Answer:
+    """Return what the first way brings that knows the outcome, and stop the others."""
+    waiting = {asyncio.create_task(way) for way in ways}
+    everyone = tuple(waiting)
+    try:
+        while True:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            best = min(done, key=lambda task: task.exception() is not None)
+            if not (waiting and isinstance(best.exception(), Unknown)):
+                return best.result()
+    finally:
+        for task in everyone:
+            task.cancel()
+        await asyncio.gather(*everyone, return_exceptions=True)

@@ -1,0 +1,261 @@
+"""One attempt of a job, in the thread where it runs: from the grant to the call and its outcome.
+
+Whatever happens here fails the job and not the worker: a path that cannot be imported or leads to
+something else than a task, SystemExit, a result that is not JSON. Only what is decorated as a task
+is ever called, whatever path stands in the queue.
+
+`task_started` is sent before the call and `task_finished` when no attempt will follow; what their
+receivers raise is logged and goes no further.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any, Final
+
+from django.db import close_old_connections
+from django.dispatch import Signal
+from msgspec import UNSET, Raw, UnsetType
+
+from objq import results
+from objq.arguments import encode_value
+from objq.clock import Clock
+from objq.compat import (
+    Task,
+    TaskContext,
+    TaskError,
+    task_backends,
+    task_finished,
+    task_started,
+)
+from objq.core.ops import Completion, Failure, Grant, WorkerName
+from objq.errors import TaskCancelled, TaskTimeout
+from objq.worker import taskloop
+from objq.worker.failures import describe, whereabouts
+from objq.worker.seam import Control, Report
+from objq.worker.taskloop import AsyncCall, TaskLoop
+
+logger = logging.getLogger("objq.worker")
+
+OWN_FILES: Final = (__file__, taskloop.__file__)
+
+LONGEST_BACKOFF_S: Final = 31_536_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext(TaskContext):  # type: ignore[misc,type-arg]
+    """What a task with `takes_context` is given, on top of what Django says of it."""
+
+    control: Control
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether somebody asked that the job stop. Raise to end it as cancelled."""
+        return self.control.cancel_requested
+
+    @property
+    def claim_lost(self) -> bool:
+        """Whether the job is no longer this worker's: it may run elsewhere, stop if you can."""
+        return self.control.claim_lost
+
+
+class Execution:
+    """`begun(timeout_s)` is called, from the job's thread, when a task with a timeout starts."""
+
+    def __init__(
+        self,
+        grant: Grant,
+        control: Control,
+        *,
+        alias: str,
+        worker: WorkerName,
+        clock: Clock,
+        task_loop: TaskLoop,
+        begun: Callable[[float], None],
+    ) -> None:
+        self._grant = grant
+        self._control = control
+        self._alias = alias
+        self._worker = worker
+        self._clock = clock
+        self._task_loop = task_loop
+        self._begun = begun
+        self._result: results.ObjqResult
+        self._task: Task[..., Any]
+        self._call: AsyncCall | None = None
+        self._thread: int | None = None
+        self._expired = False
+        self._settled = False
+        self._lock = threading.Lock()
+
+    # --- in the job's thread ---------------------------------------------------------------------
+
+    def run(self) -> Report | None:
+        """Return the outcome, or None if `settle` was called before there was one."""
+        self._thread = threading.get_ident()
+        try:
+            close_old_connections()
+            value = self._attempt()
+            result = encode_value(value, "result")
+        except BaseException as error:
+            return self._fail(error) if self.settle() else None
+        else:
+            return self._succeed(result) if self.settle() else None
+        finally:
+            _close_connections()
+
+    def _attempt(self) -> Any:
+        self._task, problem = _find(self._grant.task)
+        self._result = results.from_grant(
+            self._grant,
+            self._task,
+            self._alias,
+            worker=self._worker,
+            started_at=self._clock.wall_ms(),
+        )
+        self._send(task_started)
+        if problem is not None:
+            raise problem
+        args = json.loads(bytes(self._grant.args))
+        kwargs = json.loads(bytes(self._grant.kwargs))
+        if self._task.takes_context:
+            args.insert(0, JobContext(task_result=self._result, control=self._control))
+        function = partial(self._task.func, *args, **kwargs)
+        if iscoroutinefunction(self._task.func):
+            return self._call_async(function)
+        self._begin()
+        return function()
+
+    def _call_async(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        self._call = AsyncCall(function)
+        self._begin()
+        self.look()
+        try:
+            value = self._task_loop.call(self._call)
+        except BaseException as error:
+            if self._expired:
+                raise self._timeout() from error
+            if self._control.cancel_requested and isinstance(error, asyncio.CancelledError):
+                raise TaskCancelled("the job was cancelled while it ran") from error
+            raise
+        if self._expired:  # it swallowed the cancellation
+            raise self._timeout()
+        return value
+
+    def _begin(self) -> None:
+        timeout_s = getattr(self._task, "timeout", None)
+        if timeout_s is not None:
+            self._begun(timeout_s)
+
+    # --- from the worker's loop ------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Act on the flags of the control."""
+        call = self._call
+        if call is not None and (self._control.cancel_requested or self._control.interrupted):
+            call.cancel()
+
+    def expire(self) -> bool:
+        """The deadline is here: return whether the job was told, so that it may still clean up."""
+        self._expired = True
+        if self._call is None:
+            return False  # nothing can stop a thread
+        self._call.cancel()
+        return True
+
+    def settle(self) -> bool:
+        """Claim the right to say how the job ended; only the first caller gets it."""
+        with self._lock:
+            first, self._settled = not self._settled, True
+            return first
+
+    def timed_out(self) -> Failure:
+        """Return the outcome of a job that is past its deadline and still runs."""
+        try:
+            raise self._timeout()
+        except TaskTimeout as error:
+            return self._fail(error, whereabouts(self._thread, __file__))
+
+    # --- outcomes --------------------------------------------------------------------------------
+
+    def _succeed(self, result: Raw) -> Completion:
+        results.succeed(self._result, json.loads(bytes(result)), self._clock.wall_ms())
+        self._finished()
+        return Completion(token=self._grant.token, result=result)
+
+    def _fail(self, error: BaseException, more: str = "") -> Failure:
+        """Call this while `error` is handled: the receivers of `task_finished` look for it."""
+        job_error = describe(error, OWN_FILES, more)
+        retry_after = self._retry_after(error)
+        terminal = (
+            retry_after is None
+            or self._grant.attempt >= self._grant.max_attempts
+            or self._control.cancel_requested
+        )
+        task_error = TaskError(exception_class_path=job_error.type, traceback=job_error.traceback)
+        results.fail(self._result, task_error, self._clock.wall_ms(), terminal=terminal)
+        if terminal:
+            self._finished()
+        return Failure(token=self._grant.token, error=job_error, retry_after=retry_after)
+
+    def _retry_after(self, error: BaseException) -> float | None | UnsetType:
+        """Return what the task's `backoff` says: seconds, None for no further attempt, or UNSET."""
+        backoff = getattr(self._task, "backoff", None)
+        if backoff is None or self._grant.attempt >= self._grant.max_attempts:
+            return UNSET
+        try:
+            seconds = backoff(error, self._result)
+            if seconds is None:
+                return None
+            seconds = float(seconds)
+        except BaseException:
+            logger.exception(
+                "The backoff of %s failed, so the default is used",
+                self._grant.task,
+                extra={"event": "backoff_failed", "job": self._grant.id, "task": self._grant.task},
+            )
+            return UNSET
+        return min(max(seconds, 0.0), LONGEST_BACKOFF_S) if math.isfinite(seconds) else UNSET
+
+    def _finished(self) -> None:
+        if not (
+            self._control.claim_lost or self._control.interrupted
+        ):  # else it is not for us to say
+            self._send(task_finished)
+
+    def _send(self, signal: Signal) -> None:
+        try:
+            sender = type(task_backends[self._alias])
+            signal.send_robust(sender=sender, task_result=self._result)
+        except BaseException:
+            logger.exception(
+                "A receiver of a task signal failed",
+                extra={"event": "receiver_failed", "job": self._grant.id},
+            )
+
+    def _timeout(self) -> TaskTimeout:
+        limit_s = getattr(self._task, "timeout", 0)
+        return TaskTimeout(f"the job did not end within its timeout of {limit_s:g} s")
+
+
+def _find(path: str) -> tuple[Task[..., Any], BaseException | None]:
+    """Return the task, or a stand-in that raises and the reason."""
+    try:
+        return results.find_task(path), None
+    except BaseException as error:
+        return results.missing_task(path, error), error
+
+
+def _close_connections() -> None:
+    try:
+        close_old_connections()
+    except Exception:
+        logger.exception("Closing database connections failed", extra={"event": "close_failed"})

@@ -1,0 +1,193 @@
+"""Azure Blob Storage, as `storages.backends.azure_storage.AzureStorage` configures it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+from azure.storage.blob import BlobClient, ContainerClient, ContentSettings
+from storages.backends.azure_storage import AzureStorage
+
+from objq.errors import ConfigurationError
+from objq.store.base import (
+    CONNECT_TIMEOUT_S,
+    HEAD_BYTES,
+    NOT_MODIFIED,
+    REPLY_TIMEOUT_S,
+    Ambiguous,
+    Conflict,
+    Content,
+    Denied,
+    Expect,
+    Missing,
+    Sentinel,
+    StoreError,
+    Tag,
+    Throttled,
+    TooLarge,
+    Unavailable,
+    Unsupported,
+)
+from objq.store.http import never_connected, retry_after_s
+from objq.store.perprocess import PerProcess
+
+ONE_TRY: Final[dict[str, Any]] = {
+    "retry_total": 0,
+    "connection_timeout": CONNECT_TIMEOUT_S,
+    "read_timeout": REPLY_TIMEOUT_S,
+}
+"""The library would answer a write that landed with the refusal of its own second attempt."""
+
+SINGLE_REQUEST_BYTES: Final = 1 << 30
+"""Up to this size bytes and tag come from one response."""
+
+MISSING: Final = ("ContainerNotFound", "ContainerBeingDeleted", "AccountIsDisabled")
+THROTTLED: Final = ("ServerBusy", "IngressOverAccountLimit", "OperationsPerSecondOverAccountLimit")
+FAILURES: Final = (AzureError, OSError)
+
+
+class AzureStore:
+    pace_s = 0.0
+
+    def __init__(
+        self,
+        storage: AzureStorage,
+        name: str,
+        alias: str = "",
+        container: PerProcess[ContainerClient] | None = None,
+    ) -> None:
+        if not storage.azure_container:
+            raise ConfigurationError(
+                f"STORAGES[{alias!r}] names no container: set azure_container."
+            )
+        self._storage = storage
+        self._alias = alias
+        self._relative_name = name
+        self._key = storage._get_valid_path(name)
+        self._container = container or PerProcess(lambda: own_container(storage))
+        self.name = f"azure://{storage.account_name}/{storage.azure_container}/{self._key}"
+
+    def read(self, unless: Tag | None = None) -> Content | Sentinel | None:
+        if unless is None:
+            return self._download()
+        try:
+            content = self._download(etag=unless, match_condition=MatchConditions.IfModified)
+        except _NotModified:
+            return NOT_MODIFIED
+        # A store may ignore the condition and send everything.
+        return NOT_MODIFIED if content is not None and content.tag == unless else content
+
+    def read_head(self) -> Content | None:
+        # The library itself copes with an empty blob, within which there is no range.
+        return self._download(offset=0, length=HEAD_BYTES)
+
+    def write(self, data: bytes, expect: Expect) -> Tag:
+        condition: dict[str, Any] = {"overwrite": False}
+        if not isinstance(expect, Sentinel):
+            condition = {
+                "overwrite": True,
+                "etag": expect,
+                "match_condition": MatchConditions.IfNotModified,
+            }
+        settings = ContentSettings(**self._storage._get_content_settings_parameters(self._key))
+        try:
+            response = self._blob().upload_blob(
+                data, content_settings=settings, **condition, **ONE_TRY
+            )
+            return Tag(response["etag"])
+        except FAILURES as exc:
+            raise self._write_error(exc) from exc
+        except KeyError as exc:
+            raise Ambiguous(f"{self.name} was written, but the store returned no tag.") from exc
+
+    def sibling(self, suffix: str) -> AzureStore:
+        return AzureStore(self._storage, self._relative_name + suffix, self._alias, self._container)
+
+    def delete(self) -> None:
+        try:
+            self._blob().delete_blob(**ONE_TRY)
+        except FAILURES as exc:
+            if code_of(exc) != "BlobNotFound":
+                raise self._write_error(exc) from exc
+
+    def close(self) -> None:
+        container = self._container.built()
+        if container is not None:
+            container.close()
+
+    def _blob(self) -> BlobClient:
+        return self._container.get().get_blob_client(self._key)
+
+    def _download(self, **options: Any) -> Content | None:
+        try:
+            stream = self._blob().download_blob(max_concurrency=1, **options, **ONE_TRY)
+            return Content(stream.readall(), Tag(stream.properties.etag))
+        except FAILURES as exc:
+            status, code = status_of(exc), code_of(exc)
+            if status == 304:
+                raise _NotModified from exc
+            if status == 404 and code not in MISSING:
+                return None
+            raise self._certain(exc) or Unavailable(
+                f"{self.name} could not be read: {exc}"
+            ) from exc
+
+    def _write_error(self, exc: Exception) -> StoreError:
+        known = self._certain(exc)
+        if known is not None:
+            return known
+        status, code = status_of(exc), code_of(exc)
+        if code.startswith("Lease"):
+            return Denied(f"{self.name} is leased by somebody; break the lease: {exc}")
+        if status == 412 or code in ("BlobAlreadyExists", "BlobNotFound"):
+            return Conflict(f"{self.name} has changed since it was read.")
+        if status in (0, 408, 409) or status >= 500:
+            return Ambiguous(f"{self.name}: the outcome of a write is not known: {exc}")
+        return Denied(f"{self.name}: the store refuses the write: {exc}")
+
+    def _certain(self, exc: Exception) -> StoreError | None:
+        """Return the error if it says, for reads and writes alike, that nothing was done."""
+        if never_connected(exc):
+            return Unavailable(f"{self.name}: the store cannot be reached: {exc}")
+        status, code = status_of(exc), code_of(exc)
+        if isinstance(exc, ClientAuthenticationError) or status in (401, 403):
+            return Denied(
+                f"{self.name}: access denied: {exc} Check the credentials, and that they may read, "
+                "write and delete blobs of this container."
+            )
+        if status == 429 or code in THROTTLED:
+            headers = getattr(getattr(exc, "response", None), "headers", {})
+            return Throttled(f"{self.name}: the store asks to slow down.", retry_after_s(headers))
+        if status == 413:
+            return TooLarge(f"{self.name}: the store does not take so large a blob: {exc}")
+        if code in MISSING:
+            return Missing(f"{self.name}: there is no such container; create it first.")
+        if status == 501:
+            return Unsupported(f"{self.name}: the store does not know conditional requests.")
+        return None
+
+
+class _NotModified(Exception):
+    """The store answered 304."""
+
+
+def status_of(exc: Exception) -> int:
+    return (exc.status_code or 0) if isinstance(exc, HttpResponseError) else 0
+
+
+def code_of(exc: Exception) -> str:
+    """Return the store's own word for the error, such as `BlobNotFound`, or ""."""
+    code = getattr(exc, "error_code", None) or ""
+    return str(getattr(code, "value", code))
+
+
+def own_container(storage: AzureStorage) -> ContainerClient:
+    """Return a client made as the storage makes its own, and shared with nobody."""
+    own = copy.copy(storage)
+    own._service_client = own._client = None
+    container: ContainerClient = own.client
+    container._config.max_single_get_size = SINGLE_REQUEST_BYTES
+    container._config.max_single_put_size = SINGLE_REQUEST_BYTES
+    return container

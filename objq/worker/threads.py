@@ -1,0 +1,88 @@
+"""The executor of a real worker: a pool of as many threads as there are slots.
+
+Every job has a thread. A sync task runs in it; an async one runs on the loop of `taskloop` while
+its thread waits. The worker's own loop only ever waits for futures, so that no job can hold up a
+heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from objq.clock import Clock
+from objq.core.ops import Failure, Grant, WorkerName
+from objq.execute import Execution
+from objq.worker.calls import logger
+from objq.worker.failures import describe
+from objq.worker.seam import Control, Outcome
+from objq.worker.taskloop import TaskLoop
+
+CLEAN_UP_S: Final = 5.0
+"""Time for an async job to end after its timeout cancelled it; then it counts as stuck."""
+
+ASIDE_THREADS: Final = 2
+
+
+class ThreadExecutor:
+    """Runs jobs of one backend, at most `threads` at a time. Make it in the main thread."""
+
+    def __init__(self, *, threads: int, alias: str, worker: WorkerName, clock: Clock) -> None:
+        self._alias = alias
+        self._worker = worker
+        self._clock = clock
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="objq task")
+        # A timeout is told (backoff, signals: other people's code) while the pool may be full.
+        self._aside = ThreadPoolExecutor(ASIDE_THREADS, thread_name_prefix="objq timeout")
+        self._task_loop = TaskLoop()
+        # Jobs that share a thread do not share context variables, such as the active language.
+        self._context = contextvars.copy_context()
+
+    async def run(self, grant: Grant, control: Control) -> Outcome:
+        """Run a job to its outcome; past its timeout, report that and leave the thread to it."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.create_future()
+
+        def begun(timeout_s: float) -> None:
+            loop.call_soon_threadsafe(loop.call_later, timeout_s, _set, deadline)
+
+        execution = Execution(
+            grant,
+            control,
+            alias=self._alias,
+            worker=self._worker,
+            clock=self._clock,
+            task_loop=self._task_loop,
+            begun=begun,
+        )
+        control.on_change = execution.look
+        execution.look()
+        context = self._context.copy()
+        work = loop.run_in_executor(self._pool, context.run, execution.run)
+        await asyncio.wait({work, deadline}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done() and execution.expire():
+            await asyncio.wait({work}, timeout=CLEAN_UP_S)
+        if not work.done() and execution.settle():
+            context = self._context.copy()
+            item = await loop.run_in_executor(self._aside, context.run, execution.timed_out)
+            return Outcome(item, lingering=work)
+        try:
+            outcome = await work
+        except Exception as bug:
+            logger.exception("The worker could not run a job", extra={"event": "job_not_run"})
+            return Outcome(Failure(token=grant.token, error=describe(bug, ())))
+        assert outcome is not None  # only `settle` above takes the outcome from it
+        return Outcome(outcome)
+
+    def stop(self) -> None:
+        """Wait for the threads, which must be idle, and end them."""
+        self._pool.shutdown()
+        self._aside.shutdown()
+        self._task_loop.stop()
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

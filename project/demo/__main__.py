@@ -1,0 +1,83 @@
+"""Start broker, workers and site, save Python's standard library through the site, and report.
+
+python -m project.demo            then leave it running, to look at it
+python -m project.demo --once     end after the report: 0 if every page was found
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final, NoReturn
+
+from project.demo import ROOT, DemoError
+
+DATA: Final = ROOT / ".demo"
+
+
+def main() -> int:
+    options = parse()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
+    DATA.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=DATA))
+    keep = options.keep
+    try:
+        # Not before: Django's settings are read at import, and they ask for this folder.
+        configure(folder)
+        from project.demo.run import run
+
+        run(folder, once=options.once)
+    except KeyboardInterrupt:
+        print("\nStopped.")
+        return 130 if options.once else 0
+    except DemoError as error:
+        keep = True
+        print(f"\n{error}\n\nThe demo did not work. What it wrote is in {folder}", file=sys.stderr)
+        return 1
+    else:
+        return 0
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m project.demo", description=__doc__)
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        default=os.environ.get("ONCE", "") not in ("", "0"),
+        help="end after the report (also with ONCE=1 in the environment)",
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the folder with database, queue and logs"
+    )
+    return parser.parse_args()
+
+
+def configure(folder: Path) -> None:
+    path = [str(ROOT), str(ROOT / "dashboard"), os.environ.get("PYTHONPATH", "")]
+    os.environ |= {
+        "DJANGO_SETTINGS_MODULE": "project.settings",
+        "OBJQ_DEMO_DATA": str(folder),
+        "OBJQ_DEMO_SECRET_KEY": secrets.token_urlsafe(40),
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        "PYTHONUNBUFFERED": "1",
+    }
+    sys.path.insert(0, str(ROOT / "dashboard"))
+
+
+def leave(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

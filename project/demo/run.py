@@ -1,0 +1,193 @@
+"""The run itself. Django's settings must be in the environment before `run` is called."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import sqlite3
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import django
+
+from project.demo import DemoError
+from project.demo.browser import Browser, Saved
+from project.demo.corpus import Corpus, read_library
+from project.demo.crowd import Crowd
+from project.demo.report import Progress, Stage, spread
+from project.demo.services import Addresses, start
+from project.demo.stack import Stack
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLIENTS: Final = 20
+WORKERS: Final = 2
+
+STALLED_S: Final = 60.0
+POLL_S: Final = 0.5
+LISTED: Final = 5
+
+USER: Final = "demo"
+DASHBOARD: Final = "/admin/objq_dashboard/queue/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    saves: tuple[Saved, ...]
+    took_s: float
+
+
+def run(folder: Path, *, once: bool) -> None:
+    """Do it all in `folder`; raises DemoError if anything is not as it should be."""
+    corpus = read_library()
+    print(
+        f"{len(corpus.modules):,} modules in {corpus.folder}\n"
+        f"Starting a broker, {WORKERS} workers and a site; their logs are in {folder}"
+    )
+    password = prepare()
+    stack = Stack(folder, os.environ)
+    try:
+        addresses = start(stack, folder, workers=WORKERS)
+        filled = fill(stack, addresses, corpus)
+        report(corpus, filled)
+        look_up(stack, addresses, corpus)
+        print_addresses(addresses, password)
+        if not once:
+            print("\nCtrl-C stops everything.")
+            stay(stack)
+    finally:
+        stack.stop()
+
+
+def prepare() -> str:
+    """Make the database and a user for the admin; return the password."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        try:
+            database.execute("CREATE VIRTUAL TABLE probe USING fts5(body)")
+        except sqlite3.OperationalError as error:
+            raise DemoError(
+                f"This Python's SQLite {sqlite3.sqlite_version} has no full-text search ({error}). "
+                "Use a Python whose sqlite3 is built with FTS5, such as Debian's python3."
+            ) from error
+
+    django.setup()
+    logging.getLogger().setLevel(logging.WARNING)  # the demo's own output is what counts here
+    from django.contrib.auth.models import User
+    from django.core.management import call_command
+    from django.db import connections
+
+    call_command("migrate", verbosity=0)
+    password = secrets.token_urlsafe(9)
+    User.objects.create_superuser(USER, password=password)
+    connections.close_all()
+    return password
+
+
+def fill(stack: Stack, addresses: Addresses, corpus: Corpus) -> Filled:
+    """Save all modules through the site and wait until all are indexed."""
+    total = len(corpus.modules)
+    crowd = Crowd(addresses.site_port, CLIENTS, Browser.save, corpus.modules)
+    progress = Progress()
+    began = moved = time.monotonic()
+    before: Stage | None = None
+    crowd.start()
+    try:
+        with closing(Browser(addresses.site_port)) as watcher:
+            while True:
+                stack.check()
+                saved = crowd.check()
+                stage = look(watcher, total)
+                progress.show(stage)
+                if saved and stage.indexed >= total:
+                    break
+                if stage != before:
+                    before, moved = stage, time.monotonic()
+                if saved and stage.indexed + stage.failed >= total:
+                    raise DemoError(failures())
+                if time.monotonic() - moved > STALLED_S:
+                    raise DemoError(f"Nothing has moved for {STALLED_S:.0f} s: {stage}")
+                time.sleep(POLL_S)
+    finally:
+        progress.end()
+    saves = tuple(saved for _, saved in crowd.results)
+    return Filled(saves=saves, took_s=time.monotonic() - began)
+
+
+def look(watcher: Browser, total: int) -> Stage:
+    counts = json.loads(watcher.get("/status.json").text)["counts"]
+    return Stage(
+        pushed=counts["pushed"] or 0,
+        running=counts["running"],
+        indexed=counts["indexed"],
+        failed=counts["failed"] or 0,
+        total=total,
+    )
+
+
+def failures() -> str:
+    from project.demo import figures
+
+    failed = figures.ask().failures
+    return "\n".join([f"{len(failed)} jobs failed:", *failed[:LISTED]])
+
+
+def look_up(stack: Stack, addresses: Addresses, corpus: Corpus) -> None:
+    """Search for every page through the site; raise DemoError with those that are not found."""
+    crowd = Crowd(addresses.site_port, CLIENTS, Browser.finds, corpus.modules)
+    crowd.start()
+    while not crowd.check():
+        stack.check()
+        time.sleep(POLL_S)
+    missed = sorted(module.path for module, found in crowd.results if not found)
+    if missed:
+        listed = ", ".join(missed[:LISTED])
+        raise DemoError(f"{len(missed)} of {len(crowd.results)} pages are not found, as {listed}")
+    print(f"  found by search       {len(crowd.results):,} of {len(corpus.modules):,} pages")
+
+
+def stay(stack: Stack) -> None:
+    while True:
+        stack.check()
+        time.sleep(POLL_S)
+
+
+# --- what is printed ------------------------------------------------------------------------------
+
+
+def report(corpus: Corpus, filled: Filled) -> None:
+    from project.demo import figures
+
+    asked = figures.ask()
+    total = len(corpus.modules)
+    posts = [saved.post_ms for saved in filled.saves]
+    enqueues = [saved.enqueue_ms for saved in filled.saves if saved.enqueue_ms is not None]
+    megabytes = sum(len(module.source) for module in corpus.modules) / 1e6
+    print(
+        f"\n  saved and indexed     {total:,} pages ({megabytes:.1f} million characters)"
+        f" in {filled.took_s:.1f} s, {total / filled.took_s:.0f} a second\n"
+        f"  push, as the browser  {spread(posts)}   (the whole POST, {CLIENTS} at a time)\n"
+        f"  push, in the view     {spread(enqueues)}   (.enqueue() alone)\n"
+        f"  enqueue to start      {spread(asked.starts_ms)}\n"
+        f"  commits               {asked.commits:,} for {asked.jobs:,} jobs, each pushed, claimed"
+        " and completed"
+    )
+    if corpus.unreadable:
+        listed = ", ".join(corpus.unreadable[:LISTED])
+        print(
+            f"  left out              {len(corpus.unreadable)} files that are no text: {listed}, …"
+        )
+
+
+def print_addresses(addresses: Addresses, password: str) -> None:
+    site = f"http://127.0.0.1:{addresses.site_port}"
+    print(
+        f"\n  Site       {site}/\n"
+        f"  Status     {site}/status/\n"
+        f"  Dashboard  {site}{DASHBOARD}   (user {USER}, password {password})\n"
+        f"  Broker     http://{addresses.broker}/readyz"
+    )
