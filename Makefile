@@ -48,7 +48,7 @@ docs: $(VENV)/.for-work ## write the transition table in docs/ again from the co
 
 .PHONY: bench
 bench: $(VENV)/.for-work ## measure (ONLY=name: one part)
-	$(BIN)/python -m bench $(ONLY)
+	ONLY="$(ONLY)" $(BIN)/python -m bench
 
 .PHONY: build
 build: $(VENV)/.for-work ## make the wheel and the source archive in dist/

@@ -1,37 +1,90 @@
-"""A job queue for Django that is one JSON object in your bucket.
+"""objq: a job queue for Django that is one JSON object in your bucket.
 
-The names that people use are loaded when first asked for, since most need Django's settings and
-`import objq` must not.
+@objq.task                          a task, with objq's own options
+objq.enqueue_on_commit(task, …)     push when the transaction commits
+objq.connect(), objq.aconnect()     the queue itself, for code that is not a Django task
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from objq.errors import (
+    AskAnother,
+    ClaimLost,
+    ConfigurationError,
+    Conflict,
+    Corrupt,
+    DocumentError,
+    ExpiredId,
+    Forbidden,
+    ForeignDocument,
+    Invalid,
+    NewerSchema,
+    NoDocument,
+    NotBroker,
+    NotFound,
+    ObjqError,
+    Overloaded,
+    QueueFull,
+    Rejected,
+    TaskTimeout,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+    Unknown,
+    Unsupported,
+)
 
 if TYPE_CHECKING:
     from objq.client.registry import aconnect, connect
-    from objq.errors import TaskTimeout
     from objq.tasks import enqueue_on_commit, task
 
-__version__: Final = "0.1.0"
+__version__ = "0.1.0"
 
-_HOMES: Final = {
-    "TaskTimeout": "objq.errors",
+__all__ = [
+    "AskAnother",
+    "ClaimLost",
+    "ConfigurationError",
+    "Conflict",
+    "Corrupt",
+    "DocumentError",
+    "ExpiredId",
+    "Forbidden",
+    "ForeignDocument",
+    "Invalid",
+    "NewerSchema",
+    "NoDocument",
+    "NotBroker",
+    "NotFound",
+    "ObjqError",
+    "Overloaded",
+    "QueueFull",
+    "Rejected",
+    "TaskTimeout",
+    "TooLarge",
+    "Unauthorized",
+    "Unavailable",
+    "Unknown",
+    "Unsupported",
+    "__version__",
+    "aconnect",
+    "connect",
+    "enqueue_on_commit",
+    "task",
+]
+
+# These need Django's settings, which are not there yet when INSTALLED_APPS imports this package.
+_LAZY = {
     "aconnect": "objq.client.registry",
     "connect": "objq.client.registry",
     "enqueue_on_commit": "objq.tasks",
     "task": "objq.tasks",
 }
 
-__all__ = ["TaskTimeout", "__version__", "aconnect", "connect", "enqueue_on_commit", "task"]
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return getattr(import_module(_LAZY[name]), name)

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from objq import __version__
-from objq.addresses import PATH
+from objq.binding import PATH
 from objq.consumer import Consumer, Receive, Send
 from objq.sockets import Broker as SocketBroker
 from objq.sockets import Sockets

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, cast
 
 from django.utils import timezone
 
@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 
     from objq.core.ops import Jobs, Outcomes
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 MAX_ID: Final = 63
 MAX_PATH: Final = 256
+MAX_QUEUE_NAME: Final = 64
 
 _ids: Final = Ids()
 
@@ -57,7 +61,7 @@ class ObjqBackend(BaseTaskBackend):
     """Enqueues durably, in one object of a bucket or folder.
 
     Django makes one instance per thread, while modules are imported: building it does no I/O and
-    does not even look at the options. Connections belong to the client's registry.
+    does not even look at the options. Connections belong to the client.
     """
 
     task_class = ObjqTask
@@ -65,6 +69,10 @@ class ObjqBackend(BaseTaskBackend):
     supports_async_task = True
     supports_get_result = True
     supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        self.params = params
 
     @cached_property
     def config(self) -> Options:
@@ -75,26 +83,28 @@ class ObjqBackend(BaseTaskBackend):
         super().validate_task(task)
         if len(task.module_path) > MAX_PATH:
             raise InvalidTask(f"The task's path has more than {MAX_PATH} characters.")
+        if not 1 <= len(task.queue_name) <= MAX_QUEUE_NAME:
+            raise InvalidTask(f"A queue's name has 1 to {MAX_QUEUE_NAME} characters.")
 
     def enqueue(
-        self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> TaskResult[..., Any]:
+        self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> TaskResult[P, R]:
         """Return when the job is durable.
 
         Raises InvalidTask or NotJSON for what cannot be enqueued, another Rejected if the queue
         refuses the job, and Unknown, with the job's id, if it may or may not be there (S12).
         """
-        return self.send(self.prepare(task, args, kwargs))
+        return cast("TaskResult[P, R]", self.send(self.prepare(task, args, kwargs)))
 
     async def aenqueue(
-        self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> TaskResult[..., Any]:
+        self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> TaskResult[P, R]:
         """See enqueue()."""
         prepared = self.prepare(task, args, kwargs)
         client = await self.aclient()
         _accept(prepared.result, await client.push((prepared.job,)))
         await task_enqueued.asend(type(self), task_result=prepared.result)
-        return prepared.result
+        return cast("TaskResult[P, R]", prepared.result)
 
     def prepare(
         self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -131,10 +141,10 @@ class ObjqBackend(BaseTaskBackend):
         client = await self.aclient()
         return self._result(result_id, await client.get((result_id,)))
 
-    def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
+    def check(self, **kwargs: Any) -> list[CheckMessage]:
         from objq.checks import check_backend
 
-        return check_backend(self.alias, {"QUEUES": self.queues, "OPTIONS": self.options})
+        return list(check_backend(self.alias, self.params))
 
     def client(self) -> SyncQueue:
         """Return this process's client for the alias."""

@@ -28,13 +28,13 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004
 from django.core.files.storage import InMemoryStorage, storages
 
+from objq.backend import MAX_QUEUE_NAME
 from objq.compat import NATIVE
 from objq.conf import Options, backend_aliases
 from objq.errors import ConfigurationError
 from objq.optionrules import did_you_mean, find_problems
 from objq.store.open import open_store
 
-MAX_QUEUE_NAME: Final = 64
 SERVER_PACKAGES: Final = ("channels", "daphne")
 
 

@@ -20,7 +20,8 @@ order; what is answered in one turn of the loop goes out in one frame.
 
 Bounds. Beyond `SOFT_*` waiting requests, a socket's pushes, claims and the like get `overloaded`;
 reports of the outcome of jobs, releases and heartbeats still get through. Beyond `HARD_*` the
-socket is closed. What is on its way out is bounded by the server, which drops a peer that does not read.
+socket is closed. What is on its way out is bounded by the server, which drops a peer that does not
+read.
 """
 
 from __future__ import annotations
@@ -179,16 +180,9 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]
                 self._reply(wire.encode_answer(request_id, self._welcome(op)))
                 return
             self._admit(op)
-            if (
-                isinstance(op, ops.TakeClaim)
-                and not op.worker
-                and self._hello
-                and self._hello.worker
-            ):
-                op = msgspec.structs.replace(op, worker=self._hello.worker)
-            future = self._broker.submit(op)
-        except ObjqError as error:
-            self._reply(wire.encode_error(request_id, error))
+            future = self._broker.submit(self._named(op))
+        except Exception as error:
+            self._refuse(request_id, error)
             return
         if future.done():
             self._answer(incoming, future)
@@ -243,10 +237,13 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]
                 return
             except Exception as unencodable:
                 error = unencodable
+        self._refuse(incoming.id, error)
+
+    def _refuse(self, request_id: int, error: BaseException) -> None:
         if not isinstance(error, ObjqError):
             logger.error("A request has failed in a way that is a bug.", exc_info=error)
             error = Unknown("The broker failed at this request (see its log); it may be applied.")
-        self._reply(wire.encode_error(incoming.id, error))
+        self._reply(wire.encode_error(request_id, error))
 
     def _reply(self, message: bytes) -> None:
         self._out.append(message)
@@ -265,8 +262,9 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]
                     await self._send({"type": "websocket.send", "text": text})
             if self._close_code is not None:
                 await self._send({"type": "websocket.close", "code": self._close_code})
-        except Exception:  # whatever the server raises for a socket that is just closing
-            logger.debug("Answers could not be sent.", exc_info=True)
+        except Exception:
+            # Whoever waits for them meets the end of the socket, and asks again over another.
+            logger.exception("Answers could not be sent.")
         finally:
             self._sender = None
 

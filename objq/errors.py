@@ -137,14 +137,17 @@ class Unavailable(AskAnother):
 class Unknown(ObjqError):
     """The outcome is not known; the request may be repeated safely with the same ids.
 
-    `ids` are those of the jobs that were pushed, or of the request.
+    `ids` are those of the jobs that were pushed, or of the request. `request` is the request's id.
     """
 
     code = "unknown"
 
-    def __init__(self, message: str, *, ids: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, message: str, *, ids: tuple[str, ...] = (), request: str | None = None
+    ) -> None:
         super().__init__(message)
         self.ids = ids
+        self.request = request
 
 
 class DocumentError(ObjqError):

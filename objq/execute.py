@@ -100,17 +100,22 @@ class Execution:
 
     def run(self) -> Report | None:
         """Return the outcome, or None if `settle` was called before there was one."""
+        _close_connections()
+        try:
+            return self.run_inside()
+        finally:
+            _close_connections()
+
+    def run_inside(self) -> Report | None:
+        """Do the same for a caller whose database connections, and transaction, are the job's."""
         self._thread = threading.get_ident()
         try:
-            close_old_connections()
             value = self._attempt()
             result = encode_value(value, "result")
         except BaseException as error:
             return self._fail(error) if self.settle() else None
         else:
             return self._succeed(result) if self.settle() else None
-        finally:
-            _close_connections()
 
     def _attempt(self) -> Any:
         self._task, problem = _find(self._grant.task)

@@ -56,6 +56,8 @@ class Socket(WebSocketProtocol):  # type: ignore[misc]
         pass
 
     def sendMessage(self, payload: bytes, *args: Any, **kwargs: Any) -> None:
+        if self.state != self.STATE_OPEN:  # the peer has begun to close
+            return
         if self._unsent_bytes is not None:
             self._unsent_bytes += len(payload)
             if self._unsent_bytes > MAX_UNSENT_BYTES:
@@ -63,6 +65,12 @@ class Socket(WebSocketProtocol):  # type: ignore[misc]
                 self.dropConnection(abort=True)
                 return
         super().sendMessage(payload, *args, **kwargs)
+
+    def serverClose(self, code: int | None = None) -> None:
+        # autobahn's `sendClose` leaves the codes that say why a server closes to servers that are
+        # not made with it.
+        if self.state == self.STATE_OPEN:
+            self.sendCloseFrame(code=1000 if code is None else code, isReply=False)
 
 
 class SocketFactory(WebSocketFactory):  # type: ignore[misc]

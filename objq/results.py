@@ -53,7 +53,7 @@ class LeftOut:
     why: str
 
 
-class ObjqResult(TaskResult[..., Any]):
+class ObjqResult(TaskResult):  # type: ignore[type-arg]
     """A TaskResult that says why there is no return value where it was left out.
 
     `refresh()` copies a fixed list of attributes, hence a marker in `_return_value`, no new field.

@@ -16,11 +16,11 @@ import logging
 import os
 import signal
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from objq.addresses import Address, bind_socket
-from objq.asgi import Application
+from objq.asgi import Application, Json
 from objq.asgi import Broker as ApplicationBroker
+from objq.binding import Address, bind_socket
 from objq.reactor import load_listener, reactor_loop
 from objq.sockets import Sockets
 
@@ -39,6 +39,9 @@ class Broker(ApplicationBroker, Protocol):
 
     async def stop(self) -> None: ...
 
+
+ANNOUNCE_S: Final = 0.2
+"""How often a broker is asked for its state, so that people are told of changes."""
 
 MakeBroker = Callable[[Address], Broker]
 """Builds the broker for the address that was bound."""
@@ -107,17 +110,21 @@ class Server:
 # --- the process ---------------------------------------------------------------------------------
 
 
-def serve(make_broker: MakeBroker, bind: Address) -> None:
+def serve(
+    make_broker: MakeBroker, bind: Address, announce: Callable[[str], Any] = lambda line: None
+) -> None:
     """Run a broker until SIGTERM or SIGINT; return when it has stopped gracefully.
 
-    A second signal ends the process at once, with status 1. Raises what the broker ended with.
+    `announce` is told in a line whenever it begins to lead or to stand by. A second signal ends the
+    process at once, with status 1. Raises what the broker ended with, and ConfigurationError if the
+    port cannot be had.
     """
     loop = reactor_loop()
     asyncio.set_event_loop(loop)
-    loop.run_until_complete(_serve(Server(make_broker, bind)))
+    loop.run_until_complete(_serve(Server(make_broker, bind), announce))
 
 
-async def _serve(server: Server) -> None:
+async def _serve(server: Server, announce: Callable[[str], Any]) -> None:
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
@@ -131,14 +138,41 @@ async def _serve(server: Server) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     await server.start()
-    ended = asyncio.ensure_future(server.wait())
+    ended = asyncio.create_task(server.wait(), name="objq wait")
     stop = asyncio.ensure_future(asked.wait())
+    sayer = asyncio.create_task(_announce(server.broker, announce), name="objq announce")
     try:
-        await asyncio.wait({ended, stop}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({ended, stop, sayer}, return_when=asyncio.FIRST_COMPLETED)
         await server.stop()
-        if not stop.done():
-            await ended
+        for died in (ended, sayer):
+            if died.done():
+                await died  # raises what it died of
     finally:
-        for task in (ended, stop):
+        for task in (ended, stop, sayer):
             task.cancel()
-        await asyncio.gather(ended, stop, return_exceptions=True)
+        await asyncio.gather(ended, stop, sayer, return_exceptions=True)
+
+
+async def _announce(broker: Broker, announce: Callable[[str], Any]) -> None:
+    said: tuple[str, str] | None = None
+    while True:
+        now = broker.readiness()
+        if (now["state"], now["broker"]) != said:
+            said = (now["state"], now["broker"])
+            line = describe(now)
+            if line is not None:
+                announce(line)
+        await asyncio.sleep(ANNOUNCE_S)
+
+
+def describe(readiness: Json) -> str | None:
+    """Return what a broker's state is in a line for people, or None if it says nothing to them."""
+    if readiness["state"] == "leading":
+        return (
+            f"Leading at {readiness['leader']} in epoch {readiness['epoch']} "
+            f"of document {readiness['document']}."
+        )
+    if readiness["state"] == "standby":
+        leader = readiness["leader"]
+        return f"Standing by; {leader} leads." if leader else "Standing by; no broker leads yet."
+    return None

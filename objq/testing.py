@@ -17,10 +17,10 @@ enforced. What is queued outlives a test: call `clear()` in between.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.core.checks import CheckMessage
@@ -43,9 +43,11 @@ from objq.tasks import Prepared
 from objq.worker.seam import Control
 from objq.worker.taskloop import AsyncCall, TaskLoop
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 WORKER: Final = "objq.testing"
 EPOCH: Final = 1
-MOST_JOBS: Final = 1000
 
 _ids = Ids()
 
@@ -56,6 +58,7 @@ class MemoryQueue:
     def __init__(self, options: Options) -> None:
         self._lock = threading.Lock()
         self._requests = count(1)
+        self._pushed: dict[str, None] = {}
         now = SYSTEM_CLOCK.wall_ms()
         self.document = Document.new(_ids.token(), options.document_settings(), now)
 
@@ -63,6 +66,10 @@ class MemoryQueue:
         with self._lock:
             if isinstance(op, ops.Get):
                 return ops.Jobs(jobs=self.document.views(op.ids))
+            if isinstance(op, ops.Stats):
+                return self.document.statistics(lambda token: None)
+            if isinstance(op, ops.Push):
+                self._pushed |= {job.id: None for job in op.jobs}
             if not isinstance(op, ops.Change):
                 raise Unsupported(f"The queue of a test does not know {ops.op_name(op)}.")
             if hasattr(op, "request"):
@@ -80,17 +87,16 @@ class MemoryQueue:
     def scheduled(self) -> list[ops.JobView]:
         """Return the jobs that wait for their time, in push order."""
         with self._lock:
-            views = [job.view() for job in self.document.jobs.values() if job.state == "scheduled"]
-        return views
+            return [job.view() for job in self.document.jobs.values() if job.state == "scheduled"]
 
     def run_now(self, ids: Iterable[str]) -> None:
         """Make scheduled jobs ready."""
         self.call(ops.RunNow(request="", ids=tuple(ids), expected="scheduled"))
 
     def all_ids(self) -> list[str]:
-        """Return the ids of all jobs in the order of their making."""
+        """Return the ids of all jobs that are there, in push order."""
         with self._lock:
-            return sorted([*self.document.jobs, *self.document.dead, *self.document.finished])
+            return [job_id for job_id in self._pushed if self.document.find(job_id) is not None]
 
 
 class AsyncCaller:
@@ -100,8 +106,7 @@ class AsyncCaller:
         self._queue = queue
 
     async def call(self, op: ops.Op, timeout_s: object = UNSET) -> ops.Answer:
-        answer: ops.Answer = self._queue.call(op)
-        return answer
+        return narrow(self._queue.call(op), ops.Answer)
 
 
 _queues: Final[dict[str, MemoryQueue]] = {}
@@ -111,10 +116,8 @@ _queues_lock: Final = threading.Lock()
 def clear(alias: str | None = None) -> None:
     """Forget all jobs of the test backends, or those of one alias."""
     with _queues_lock:
-        if alias is None:
-            _queues.clear()
-        else:
-            _queues.pop(alias, None)
+        for name in [alias] if alias else list(_queues):
+            _queues.pop(name, None)
 
 
 def _forget(*, setting: str, **kwargs: Any) -> None:
@@ -122,7 +125,7 @@ def _forget(*, setting: str, **kwargs: Any) -> None:
         clear()
 
 
-setting_changed.connect(_forget)
+setting_changed.connect(_forget, dispatch_uid="objq.testing")
 
 
 class DummyBackend(ObjqBackend):
@@ -149,10 +152,10 @@ class DummyBackend(ObjqBackend):
     def clear(self) -> None:
         clear(self.alias)
 
-    def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
+    def check(self, **kwargs: Any) -> list[CheckMessage]:
         from objq.checks import check_options
 
-        return check_options(self.alias, {"QUEUES": self.queues, "OPTIONS": self.options})
+        return list(check_options(self.alias, self.params))
 
 
 class ImmediateBackend(DummyBackend):
@@ -164,8 +167,8 @@ class ImmediateBackend(DummyBackend):
         return result
 
     async def aenqueue(
-        self, task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> TaskResult[..., Any]:
+        self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> TaskResult[P, R]:
         result = await super().aenqueue(task, args, kwargs)
         await sync_to_async(self._run)(result)
         return result
@@ -183,12 +186,12 @@ def run_jobs(
     *,
     queues: Sequence[str] | None = None,
     until: datetime | None = None,
-    most: int = MOST_JOBS,
+    most: int = 1000,
 ) -> list[TaskResult[..., Any]]:
     """Run what is ready, one job after the other, in this thread; return the results.
 
-    `queues`: those of the backend, unless given. `until`: as though it were that time already, so
-    that what is scheduled before it runs as well, retries included (test backends only). At most
+    `queues`: all that the backend has, unless given. `until`: as though it were that time already,
+    so that what is scheduled before it runs too, retries included (test backends only). At most
     `most` attempts are made.
     """
     backend = task_backends[alias]
@@ -197,9 +200,9 @@ def run_jobs(
     client: Any = backend.client()
     if until is not None and not isinstance(client, MemoryQueue):
         raise TypeError("run_jobs(until=…) needs a backend of objq.testing.")
-    names = tuple(queues or sorted(backend.queues) or ("default",))
+    names = tuple(queues or sorted(backend.queues) or client.call(ops.Stats()).queues)
     ran: dict[str, None] = {}
-    for _ in range(most):
+    for _ in range(most if names else 0):
         if until is not None and (due := _due(client, names, until)):
             client.run_now(due)
         claim = ops.TakeClaim(claim=_ids.token(), queues=names, worker=WORKER)
@@ -237,7 +240,7 @@ def _outcome(grant: ops.Grant, alias: str) -> ops.Complete | ops.Fail:
         clock=SYSTEM_CLOCK,
         task_loop=InlineLoop(),
         begun=lambda timeout_s: None,
-    ).run()
+    ).run_inside()
     if isinstance(report, ops.Completion):
         return ops.Complete(items=(report,))
     if isinstance(report, ops.Failure):

@@ -27,7 +27,7 @@ class PageForm(ModelForm):
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{"label_suffix": "", **kwargs})
         # Source text keeps its first indent and its last line's end.
         self.fields["body"].strip = False  # type: ignore[attr-defined]
 

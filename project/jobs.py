@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
@@ -44,16 +43,15 @@ class Counts:
 
 def counts() -> Counts:
     # Two counts from two indexes; one pass over the table would read every page's text.
-    row = {
-        "pages": Page.objects.count(),
-        "indexed": Page.objects.filter(indexed_at__isnull=False).count(),
-    }
+    pages = Page.objects.count()
+    indexed = Page.objects.filter(indexed_at__isnull=False).count()
     try:
         queues = objq.connect().stats(timeout_s=TIMEOUT_S).queues.values()
     except (ObjqError, ImproperlyConfigured) as error:
-        return Counts(**row, why=str(error))
+        return Counts(pages=pages, indexed=indexed, why=str(error))
     return Counts(
-        **row,
+        pages=pages,
+        indexed=indexed,
         pushed=sum(queue.totals.get("pushed", 0) for queue in queues),
         running=sum(queue.running for queue in queues),
         failed=sum(queue.dead for queue in queues),
@@ -77,23 +75,22 @@ def latest(limit: int = LATEST) -> list[dict[str, Any]]:
 
 def describe(row: IndexJob, view: JobView | None, absent: str) -> dict[str, Any]:
     state = absent if view is None else view.state
-    described = {
+    waited = took = ""
+    if row.started_at is not None:
+        waited = milliseconds(round(1000 * (row.started_at - row.enqueued_at).total_seconds()))
+    if view is not None:
+        begun, ended = span(view)
+        took = "" if begun is None or ended is None else milliseconds(ended - begun)
+    return {
         "id": row.job,
         "title": row.page.title,
         "url": row.page.get_absolute_url(),
         "state": state,
         "label": LABELS[state],
-        "pushed": "",
-        "waited": "",
-        "took": "",
+        "pushed": row.enqueued_at.isoformat(),
+        "waited": waited,
+        "took": took,
     }
-    if view is None:
-        return described
-    started, ended = span(view)
-    described["pushed"] = datetime.fromtimestamp(view.pushed_at / 1000, UTC).isoformat()
-    described["waited"] = "" if started is None else milliseconds(started - view.pushed_at)
-    described["took"] = "" if started is None or ended is None else milliseconds(ended - started)
-    return described
 
 
 def span(view: JobView) -> tuple[int | None, int | None]:

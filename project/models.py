@@ -5,6 +5,7 @@ from typing import ClassVar, Final
 from django.core.validators import MaxLengthValidator, RegexValidator
 from django.db import models
 from django.urls import reverse
+from django.utils import timezone
 
 MAX_BODY: Final = 4 * 1024 * 1024
 """Characters in a page."""
@@ -45,10 +46,16 @@ class Page(models.Model):
 
 
 class IndexJob(models.Model):
-    """Which job was pushed for which save of a page; what became of it is in the queue."""
+    """Which job was pushed for which save of a page; what became of it is in the queue.
+
+    `enqueued_at` is when the page was saved and its job about to be pushed, `started_at` when a
+    worker began it for the first time.
+    """
 
     page = models.ForeignKey(Page, on_delete=models.CASCADE, related_name="index_jobs")
     job = models.CharField(max_length=63, unique=True)
+    enqueued_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering: ClassVar = ["-pk"]

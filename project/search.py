@@ -61,8 +61,6 @@ def expression(query: str) -> str:
 class Hits:
     """The pages that match, best first; counted and sliced in the database, for a paginator."""
 
-    ordered = True
-
     def __init__(self, query: str) -> None:
         self.expression = expression(query)
 

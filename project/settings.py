@@ -1,9 +1,10 @@
 """Settings of the site. Everything that it writes is in one folder, `OBJQ_DEMO_DATA`.
 
-OBJQ_DEMO_DATA        the folder of the database and the queue (./.demo)
-OBJQ_DEMO_SECRET_KEY  the secret key; the same for site, broker and workers
-OBJQ_DEMO_BROKER_URL  where the broker is, to skip looking it up in queue.json
-OBJQ_DEMO_DEBUG       1 for Django's debug pages
+From the environment:
+    OBJQ_DEMO_DATA        the folder of the database and the queue (./.demo)
+    OBJQ_DEMO_SECRET_KEY  the secret key; the same for site, broker and workers
+    OBJQ_DEMO_BROKER_URL  where the broker is, to skip looking it up in queue.json
+    OBJQ_DEMO_DEBUG       1 for Django's debug pages
 """
 
 from __future__ import annotations

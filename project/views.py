@@ -13,7 +13,7 @@ from project import jobs
 from project.forms import PageForm
 from project.models import Page
 from project.saving import save_and_index
-from project.search import Hits
+from project.search import Hit, Hits
 
 PAGES_A_PAGE: Final = 40
 HITS_A_PAGE: Final = 20
@@ -29,7 +29,9 @@ def library(request: HttpRequest) -> HttpResponse:
 @require_GET
 def search(request: HttpRequest) -> HttpResponse:
     query = request.GET.get("q", "").strip()
-    part = Paginator(Hits(query), HITS_A_PAGE).get_page(request.GET.get("page"))
+    # A paginator counts and slices, and that is all that it needs of a list.
+    hits: Paginator[Hit] = Paginator(Hits(query), HITS_A_PAGE)  # type: ignore[arg-type]
+    part = hits.get_page(request.GET.get("page"))
     return render(request, "project/search.html", {"query": query, "part": part})
 
 

@@ -263,12 +263,12 @@ class Proxy:
         action = (self.rule and self.rule(request)) or Forward()
         if isinstance(action, Forward):
             return await self._forward(request, action, client, server)
-        status = 0
-        if isinstance(action, Answer):
-            status = action.status
-            await client.send(reply_of(action, request))
-        self._record(request, action, status)
-        return isinstance(action, Answer)
+        # First the record: whoever has the reply may look for it.
+        self._record(request, action, action.status if isinstance(action, Answer) else 0)
+        if isinstance(action, Drop):
+            return False
+        await client.send(reply_of(action, request))
+        return True
 
     async def _forward(
         self, request: Message, action: Forward, client: Peer, server: Upstream
@@ -281,7 +281,6 @@ class Proxy:
         except (OSError, asyncio.IncompleteReadError):
             self._record(request, action, 0)
             return False
-        # First the record: whoever has the reply may look for it.
         self._record(request, action, reply.status)
         if isinstance(action, CutReply):
             return False

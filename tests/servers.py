@@ -178,7 +178,6 @@ def azurite_launch(folder: Path) -> Launch:
     command = [
         "node", str(program), "--blobHost", "127.0.0.1", "--blobPort", str(port),
         "--inMemoryPersistence", "--skipApiVersionCheck", "--silent", "--disableTelemetry",
-        "--location", str(folder),
     ]  # fmt: skip
     return Launch(command, {}, url, lambda: make_azure_container(url))
 

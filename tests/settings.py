@@ -22,6 +22,7 @@ INSTALLED_APPS = [
     "channels",
     "objq",
     "objq_dashboard",
+    "project",
 ]
 if importlib.util.find_spec("django.tasks") is None:  # Django 5.2
     INSTALLED_APPS.append("django_tasks")

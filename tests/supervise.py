@@ -119,7 +119,7 @@ def _spawn(folder: Path, owner: int, launch: Launch) -> None:
         descriptor, output = lock.fileno(), log.fileno()
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, __file__, str(owner), *launch.command],
+            [sys.executable, __file__, str(owner), str(folder), *launch.command],
             {**os.environ, **launch.environ},
             file_actions=[
                 # Not straight to 3: that may be the log's.
@@ -158,12 +158,12 @@ def _is_free(lock_file: Path) -> bool:
         return True
 
 
-def supervise(owner: int, command: Sequence[str]) -> None:
+def supervise(owner: int, folder: str, command: Sequence[str]) -> None:
     """Run the command until it ends, the owner ends, or SIGTERM comes; then kill its group."""
     os.set_inheritable(LOCK_DESCRIPTOR, False)
     signal.signal(signal.SIGTERM, _leave)
     # What a test server holds is thrown away, so that nothing is lost by not asking it to stop.
-    with subprocess.Popen(command, start_new_session=True) as child:
+    with subprocess.Popen(command, cwd=folder, start_new_session=True) as child:
         try:
             _wait_for_end(owner, child)
         finally:
@@ -197,4 +197,4 @@ def _leave(*_: object) -> NoReturn:
 
 
 if __name__ == "__main__":
-    supervise(int(sys.argv[1]), sys.argv[2:])
+    supervise(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -19,7 +19,7 @@ from objq_dashboard.models import Queue
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
-    from django.urls import URLPattern, URLResolver
+    from django.urls import URLPattern
 
     ModelAdmin = admin.ModelAdmin[Queue]
 else:
@@ -45,7 +45,7 @@ class QueueAdmin(ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
         return False
 
-    def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
+    def get_urls(self) -> list[URLPattern]:
         site = self.admin_site.admin_view
         name = "objq_dashboard_queue"
         return [
@@ -54,7 +54,7 @@ class QueueAdmin(ModelAdmin):
         ]
 
     @method_decorator(never_cache)
-    def changelist_view(  # type: ignore[override]
+    def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         alias, aliases = self._backend(request)
@@ -69,7 +69,7 @@ class QueueAdmin(ModelAdmin):
             "trail_is_list": django.VERSION >= (6, 1),
             **(extra_context or {}),
         }
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        request.current_app = self.admin_site.name
         return TemplateResponse(request, "objq_dashboard/overview.html", context)
 
     @method_decorator(never_cache)

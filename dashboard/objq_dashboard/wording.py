@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.formats import date_format, number_format
 
 NOTHING: Final = "—"
+SPACE: Final = "\N{NO-BREAK SPACE}"
 
 UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
@@ -18,30 +19,31 @@ def number(value: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return `0.4 s`, `12 s`, `3 min`, `5 h` or `2 d`; `0.0 s` if a clock is ahead of ours."""
+    """Return `0.4 s`, `12 s`, `3 min`, `5 h` or `2 d`, all on one line.
+
+    It is `0.0 s` if the clock that the time came from is ahead of ours.
+    """
     seconds = max(seconds, 0.0)
     for size_s, unit in UNITS:
         if seconds >= size_s:
-            return f"{number(int(seconds // size_s))} {unit}"
-    return f"{number_format(seconds, decimal_pos=1)} s" if seconds < 10 else f"{int(seconds)} s"
+            return f"{number(int(seconds // size_s))}{SPACE}{unit}"
+    exact = number_format(seconds, decimal_pos=1) if seconds < 10 else int(seconds)
+    return f"{exact}{SPACE}s"
 
 
 def size(size_bytes: int) -> str:
     value = float(size_bytes)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:
-            return f"{number_format(value, decimal_pos=0 if unit == 'B' else 1)} {unit}"
+            return f"{number_format(value, decimal_pos=0 if unit == 'B' else 1)}{SPACE}{unit}"
         value /= 1024
-    return f"{number_format(value, decimal_pos=1)} GiB"
+    return f"{number_format(value, decimal_pos=1)}{SPACE}GiB"
 
 
 def moment(at_ms: int) -> str:
     """Return the time of day in the viewer's zone, with the date if it is not today."""
     local = timezone.localtime(datetime.fromtimestamp(at_ms / 1000, UTC))
-    time = date_format(local, "H:i:s")
-    if local.date() == timezone.localdate():
-        return time
-    return f"{date_format(local, 'SHORT_DATE_FORMAT')} {time}"
+    return date_format(local, "H:i:s" if local.date() == timezone.localdate() else "Y-m-d H:i:s")
 
 
 def utc(at_ms: int) -> str:

@@ -70,7 +70,9 @@ class Batch:
         heavy = [entry for entry in self.entries if isinstance(entry.op, GROWING)]
         self.entries = [entry for entry in self.entries if entry not in heavy]
         for entry in heavy:
-            entry.refuse(QueueFull(f"the store takes no larger document: {error}", retry_after_s=5.0))
+            entry.refuse(
+                QueueFull(f"the store takes no larger document: {error}", retry_after_s=5.0)
+            )
         if heavy:
             return True
         self.serving, served = False, self.serving
@@ -190,7 +192,7 @@ class Group:
 
     def _let_wait(self, entry: Entry) -> None:
         assert isinstance(entry.op, ops.TakeClaim)
-        if entry.deadline > 0:
+        if entry.deadline is not None:
             entry.outcome = None
             self._waiters.add(entry)
 

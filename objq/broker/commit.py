@@ -52,10 +52,15 @@ class Committer:
         self.reader = Reader(store, clock, ids, poll_s)
         self.confirmed_at = float("-inf")
         """When the last confirmed store access began (monotonic seconds, promise S2)."""
-        self.on_confirmed: Callable[[float, float], None] = lambda before, now: None
+        self.on_confirmed: Callable[[float, float], None]
         """Told (previous `confirmed_at`, new one) before anything relies on what was confirmed."""
-        self.on_adopt: Callable[[Document], None] = lambda document: None
+        self.on_adopt: Callable[[Document], None]
         """Told when a version from the store took the place of the one in memory."""
+        self.unhook()
+        self.size_bytes = 0
+        """The size of the last version that was written here."""
+        self.refused_bytes: int | None = None
+        """The size of the last version that the store refused as too large."""
         self._store = store
         self._clock = clock
         self._ids = ids
@@ -164,6 +169,11 @@ class Committer:
         self._document = None
         self._settled = False
 
+    def unhook(self) -> None:
+        """Tell nobody any more."""
+        self.on_confirmed = lambda before, now: None
+        self.on_adopt = lambda document: None
+
     def close(self) -> None:
         """End every wait with Closed, now and from now on. A write under way is not called back."""
         self.reader.close()
@@ -183,6 +193,7 @@ class Committer:
             except Conflict:
                 self.stats.conflicts += 1
             except TooLarge:
+                self.refused_bytes = len(data)
                 self.drop()
                 raise
             except StoreError as error:
@@ -196,6 +207,7 @@ class Committer:
             if found is None or found.tag == expect:
                 await self.reader.sleep(self.pace.fail(Conflict("a stale read")))
             elif found.document is None:
+                self.pace.reached()
                 self._accept(ours, found.tag, found.started, len(data))
                 return True
             else:
@@ -228,6 +240,7 @@ class Committer:
     def _accept(self, header: Header, tag: Tag, started: float, size_bytes: int) -> None:
         self.stats.commits += 1
         self.stats.bytes_written += size_bytes
+        self.size_bytes = size_bytes
         self.reader.written = header
         self._settled = True
         self._confirm(header, tag, started)

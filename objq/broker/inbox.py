@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from objq.core import ops
-from objq.errors import ObjqError, Overloaded
+from objq.errors import ObjqError, Overloaded, Unknown
 
 MAX_REQUESTS: Final = 20_000
 MAX_REQUEST_BYTES: Final = 32 * 1024 * 1024
@@ -34,7 +34,7 @@ class Entry:
     future: asyncio.Future[ops.Answer]
     arrival: int
     size_bytes: int
-    deadline: float = 0.0
+    deadline: float | None = None
     outcome: ops.Answer | ObjqError | None = None
     changed: bool = False
 
@@ -57,8 +57,15 @@ def refuse(future: asyncio.Future[ops.Answer], error: ObjqError) -> None:
         future.exception()  # marks it as seen, so that a caller that went away leaves no warning
 
 
-def request_ids(op: ops.Op) -> tuple[str, ...]:
-    """Return the ids that an Unknown carries: the jobs of a push, or the request's own."""
+def unknown(op: ops.Op) -> Unknown:
+    """Return the error for a request whose fate is not known (S12)."""
+    return Unknown(
+        "the broker could not find out whether this was applied; repeat it with the same ids",
+        ids=_ids_of(op),
+    )
+
+
+def _ids_of(op: ops.Op) -> tuple[str, ...]:
     if isinstance(op, ops.Push):
         return tuple(job.id for job in op.jobs)
     if isinstance(op, ops.TakeClaim):
@@ -91,7 +98,12 @@ class Inbox:
         return len(self._entries)
 
     def admit(
-        self, op: ops.Change, future: asyncio.Future[ops.Answer], waiting: int, retry_after_s: float
+        self,
+        op: ops.Change,
+        future: asyncio.Future[ops.Answer],
+        waiting: int,
+        retry_after_s: float,
+        deadline: float | None = None,
     ) -> Entry:
         """Add a request. `waiting`: claims that wait elsewhere and fill the same limit.
 
@@ -108,7 +120,7 @@ class Inbox:
                 retry_after_s=retry_after_s,
             )
         self._arrivals += 1
-        entry = Entry(op, future, self._arrivals, size_bytes)
+        entry = Entry(op, future, self._arrivals, size_bytes, deadline)
         self._entries.append(entry)
         self.size_bytes += size_bytes
         if len(self._entries) >= self._wanted:

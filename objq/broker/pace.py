@@ -57,12 +57,14 @@ class Pace:
         self.write_s += share * (took_s - self.write_s)
 
     def reached(self) -> None:
-        """Note a read that the store answered."""
+        """Note that an earlier attempt proved to have been applied."""
         self._failures = 0
 
     def fail(self, error: Exception) -> float:
         """Note a failure and return how long to wait before the next attempt (seconds)."""
-        wait_s = self._ids.jitter(min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(self._failures, 16)))
+        wait_s = self._ids.jitter(
+            min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(self._failures, 16))
+        )
         self._failures += 1
         if not isinstance(error, Throttled):
             return wait_s

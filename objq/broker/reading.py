@@ -27,7 +27,6 @@ from objq.store.base import (
     NOT_MODIFIED,
     Ambiguous,
     AsyncStore,
-    Conflict,
     Content,
     Sentinel,
     StoreError,
@@ -88,6 +87,7 @@ class Reader:
         self._poll_s = poll_s
         self._closing = asyncio.Event()
         self._failures = 0
+        self._refused_heads = 0
 
     async def read(self, unless: Tag | None = None, ours: bytes = b"") -> Found | None:
         """Return a version that may be built upon; None if the object is still `unless`.
@@ -125,6 +125,7 @@ class Reader:
         self.check_open()
         self.stats.reads += 1
         content = await self.store.read_head()
+        self.reached()
         try:
             if content is None:
                 self._refuse_absence()
@@ -132,8 +133,11 @@ class Reader:
             header = decode_head(content.data)
             self._check(header)
         except DocumentError as error:
-            self.trouble = error.message
+            self._refused_heads += 1
+            if self._refused_heads >= READS_BEFORE_TROUBLE:
+                self._begin_trouble(error)
             raise
+        self._refused_heads = 0
         self._end_trouble()
         self.seen = header
         return header
@@ -195,7 +199,9 @@ class Reader:
     def _judge(self, content: Content | Sentinel | None, ours: bytes, started: float) -> Found:
         if content is None:
             self._refuse_absence()
-            raise NoDocument("there is no queue.json yet: start manage.py runbroker, which creates it")
+            raise NoDocument(
+                "there is no queue.json yet: start manage.py runbroker, which creates it"
+            )
         assert not isinstance(content, Sentinel)
         header = decode_head(content.data)
         self._check(header)
@@ -221,7 +227,11 @@ class Reader:
         log.error(
             "stopped writing %s: %s", self.store.name, error, extra={"event": "document_refused"}
         )
-        if isinstance(error, ForeignDocument) and self.seen is not None and self.seen == self.written:
+        if (
+            isinstance(error, ForeignDocument)
+            and self.seen is not None
+            and self.seen == self.written
+        ):
             self.stats.lost_commits += 1
             log.critical(
                 "commit %s (epoch %s, seq %s) was told durable and is not there: the object was "

@@ -33,6 +33,7 @@ class Waiters:
         The same claim sent again takes the place of the one that waits, whose socket must be gone.
         """
         assert isinstance(entry.op, ops.TakeClaim)
+        assert entry.deadline is not None
         earlier = self._by_claim.get(entry.op.claim)
         if earlier is not None and earlier is not entry:
             self._end(earlier)

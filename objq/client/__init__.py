@@ -1,4 +1,4 @@
-"""The client: finds the broker, sends requests over one socket, repeats them until it knows (S7, S12).
+"""The client: finds the broker, sends requests over one socket, repeats them (S7, S12).
 
     caller → sync / client → session → dialer → link → transport
                                  └───→ direct (a push, when no broker answers)

@@ -1,4 +1,4 @@
-"""The client for code that uses the queue itself, not `django.tasks`: one method for each operation.
+"""The client for code that uses the queue itself, not `django.tasks`: a method per operation.
 
 It only builds operations and passes them to a `Caller`, which is a session of its own, or the one
 that all threads and loops of this process share (`objq.aconnect`).
@@ -34,8 +34,9 @@ def narrow(answer: ops.Answer, kind: type[A]) -> A:
 class Client:
     """Every method returns once the effect is durable, and raises as `Session.call` does.
 
-    A `request` (or `claim`) id is drawn where none is given. Whoever means to repeat after `Unknown`
-    gives one, from `request_id()` of a session, and passes it again with `repeat=True`.
+    A `request` (or `claim`) id is drawn where none is given. Repeats are made below until the
+    deadline; whoever goes on repeating after `Unknown` passes the same jobs, the `request` that the
+    error's `request` names, and `repeat=True`.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -63,7 +64,7 @@ class Client:
     async def stats(self, *, timeout_s: Timeout = UNSET) -> ops.Statistics:
         return narrow(await self.call(ops.Stats(), timeout_s), ops.Statistics)
 
-    # --- for workers -------------------------------------------------------------------------------
+    # --- for workers -----------------------------------------------------------------------------
 
     async def claim(
         self,
@@ -97,12 +98,10 @@ class Client:
     ) -> ops.Outcomes:
         return narrow(await self.call(ops.Fail(items=tuple(items)), timeout_s), ops.Outcomes)
 
-    async def release(
-        self, tokens: Iterable[str], *, timeout_s: Timeout = UNSET
-    ) -> ops.Outcomes:
+    async def release(self, tokens: Iterable[str], *, timeout_s: Timeout = UNSET) -> ops.Outcomes:
         return narrow(await self.call(ops.Release(tokens=tuple(tokens)), timeout_s), ops.Outcomes)
 
-    # --- for operators -----------------------------------------------------------------------------
+    # --- for operators ---------------------------------------------------------------------------
 
     async def cancel(
         self, ids: Iterable[str], expected: ops.JobState, *, timeout_s: Timeout = UNSET

@@ -1,4 +1,4 @@
-"""Keeps one link to whoever leads: finds the broker, opens the link, opens it anew when it has ended.
+"""Keeps one link to whoever leads: finds the broker, opens the link, and anew when it has ended.
 
 All callers share one attempt. There is one while somebody waits, and none otherwise. Nothing here
 has a deadline; callers bring theirs, and `why` tells what kept them waiting.
@@ -19,7 +19,7 @@ from objq.client.link import Link, LinkLost
 from objq.client.seam import Connect, ConnectionEnded
 from objq.clock import Clock
 from objq.core import ops
-from objq.errors import NotBroker, ObjqError, Rejected, Unavailable
+from objq.errors import NotBroker, ObjqError, Overloaded, Rejected, Unavailable
 from objq.ids import Ids
 
 logger = logging.getLogger("objq.client")
@@ -49,7 +49,7 @@ class Dialer:
         broker_url: str | None = None,
         welcomed: Callable[[ops.Welcome, float], bool],
     ) -> None:
-        """`welcomed(welcome, asked_at)` is told of each new link, and returns whether to keep it."""
+        """`welcomed(welcome, asked_at)` is told of a new link and returns whether to keep it."""
         self.why: ObjqError | None = None
         self.backoff = Backoff(ids)
         self._discovery = discovery
@@ -89,8 +89,7 @@ class Dialer:
         try:
             return await asyncio.shield(dialing)
         except asyncio.CancelledError:
-            if self._closed and dialing.cancelled():
-                raise Unavailable(CLOSED) from None
+            self._check_open(dialing)
             raise
         finally:
             self._waiters -= 1
@@ -106,10 +105,11 @@ class Dialer:
             self.backoff.failed()
         self._close_soon(link)
 
-    def leave_silent(self, since: float) -> None:
-        """Leave the link if nothing was heard over it since then (monotonic seconds)."""
-        if self._link is not None and self._link.is_open and self._link.heard_at < since:
-            self.leave(self._link)
+    def leave_silent(self, silence_s: float) -> None:
+        """Leave the link if nothing was heard over it for so long, though something was asked."""
+        link = self._link
+        if link is not None and self._clock.monotonic() - link.heard_at >= silence_s:
+            self.leave(link)
 
     async def trouble(self, error: ObjqError) -> None:
         """Remember what keeps callers waiting, and wait a little."""
@@ -136,7 +136,7 @@ class Dialer:
             await link.close()
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
-    # --- finding and opening -----------------------------------------------------------------------
+    # --- finding and opening ---------------------------------------------------------------------
 
     async def _dial(self) -> Link:
         while True:
@@ -161,16 +161,22 @@ class Dialer:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
                 transport = await self._connect(url, {"Authorization": f"Bearer {token}"})
                 link = Link(transport, self._clock)
-                welcome = await link.hello(msgspec.structs.replace(self._hello, document=header.document))
+                welcome = await link.hello(
+                    msgspec.structs.replace(self._hello, document=header.document)
+                )
             if welcome.document != header.document or welcome.epoch < header.epoch:
-                raise NotBroker(f"{url} leads epoch {welcome.epoch}; the document is at {header.epoch}")
+                raise NotBroker(
+                    f"{url} leads epoch {welcome.epoch}; the document is at {header.epoch}"
+                )
             if not self._welcomed(welcome, asked_at):
                 raise NotBroker(f"{url} is behind what this process has seen")
         except BaseException:
             if link is not None:
                 self._close_soon(link)
             raise
-        logger.info("Connected to broker %s at %s", welcome.broker, url, extra={"event": "connected"})
+        logger.info(
+            "Connected to broker %s at %s", welcome.broker, url, extra={"event": "connected"}
+        )
         return link
 
     def _failed(self, error: Exception) -> None:
@@ -187,7 +193,7 @@ class Dialer:
         self.backoff.failed()
         level = logging.WARNING if first else logging.DEBUG
         logger.log(level, "No broker yet: %s", self.why.message, extra={"event": "no_broker"})
-        if not isinstance(self.why, Rejected):
+        if not isinstance(self.why, Rejected) or isinstance(self.why, Overloaded):
             self._refusals = 0
             return
         self._refusals += 1
@@ -198,9 +204,14 @@ class Dialer:
         self._link = link
         self.why = None
         self._refusals = 0
-        self.backoff.succeeded()
+        # The backoff ends with the first answer, not here: a broker may welcome and then refuse.
 
-    # --- leaving -----------------------------------------------------------------------------------
+    def _check_open(self, dialing: asyncio.Task[Link]) -> None:
+        # Not the caller was cancelled but what it waited for.
+        if self._closed and dialing.cancelled():
+            raise Unavailable(CLOSED) from None
+
+    # --- leaving ---------------------------------------------------------------------------------
 
     def _lost(self, link: Link) -> None:
         logger.info("The link to the broker has ended", extra={"event": "disconnected"})

@@ -9,6 +9,7 @@ Nothing here creates a document.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -20,9 +21,11 @@ from objq.clock import Clock
 from objq.core import ops
 from objq.core.document import Document
 from objq.core.rules import apply
-from objq.errors import ObjqError, Overloaded, QueueFull, Rejected
+from objq.errors import Invalid, ObjqError, Overloaded, QueueFull, Rejected
 from objq.ids import Ids
 from objq.store.base import AsyncStore, TooLarge
+
+logger = logging.getLogger("objq.client")
 
 MAX_WAITING: Final = 10_000
 RETRY_AFTER_S: Final = 1.0
@@ -34,11 +37,19 @@ SPREAD_S: Final = 0.1
 class _Waiting:
     __slots__ = ("future", "mark_sent", "op", "outcome")
 
-    def __init__(self, op: ops.Change, mark_sent: Callable[[], None]) -> None:
+    def __init__(self, op: ops.Push, mark_sent: Callable[[], None]) -> None:
         self.op = op
         self.mark_sent = mark_sent
         self.future: asyncio.Future[ops.Answer] = asyncio.get_running_loop().create_future()
         self.outcome: ops.Answer | Rejected | None = None
+
+
+class _Poisoned(Exception):
+    """A request broke the rules' code, which is a bug; it must not take its neighbours along."""
+
+    def __init__(self, waiting: _Waiting) -> None:
+        super().__init__()
+        self.waiting = waiting
 
 
 class DirectLink:
@@ -57,7 +68,7 @@ class DirectLink:
         """Return why the document must not be written (S14), if that is so."""
         return self._committer.trouble
 
-    async def call(self, op: ops.Change, mark_sent: Callable[[], None]) -> ops.Answer:
+    async def call(self, op: ops.Push, mark_sent: Callable[[], None]) -> ops.Answer:
         """Return the answer once the write that holds it is durable (S2).
 
         `mark_sent` is called when the request becomes part of a version to be written. Raises
@@ -98,13 +109,14 @@ class DirectLink:
             self._fail(LinkLost(f"direct writing has ended: {error!r}"))
             raise
         finally:
-            self._committer.drop()  # a process that rarely writes should not keep the queue in memory
+            # A process that rarely writes should not keep the queue in memory.
+            self._committer.drop()
 
     async def _commit(self) -> None:
-        if self._committer.closed:
+        if self._committer.reader.closed:
             seen = self._committer.seen
             self._committer = Committer(self._store, self._clock, self._ids)
-            self._committer.seen = seen  # what was seen once is never gone back behind (S14)
+            self._committer.reader.seen = seen  # nothing older is ever built upon (S14)
         # What is in memory is as old as the last write; others have written since.
         self._committer.drop()
         try:
@@ -112,6 +124,8 @@ class DirectLink:
         except Closed:
             # All its callers had gone when it was stopped, and know that the outcome is in doubt.
             self._batch = []
+        except _Poisoned as poisoned:
+            self._set_aside(poisoned)
         except TooLarge as error:
             self._fail(QueueFull(f"The store takes no object of this size: {error}"))
         except ObjqError as error:
@@ -135,6 +149,8 @@ class DirectLink:
                 applied = apply(document, waiting.op, now, mint=self._ids.token, epoch=None)
             except Rejected as refusal:
                 waiting.outcome = refusal
+            except Exception as bug:
+                raise _Poisoned(waiting) from bug
             else:
                 changed = changed or applied.changed
                 waiting.outcome = applied.answer
@@ -152,6 +168,16 @@ class DirectLink:
                 answer = msgspec.structs.replace(waiting.outcome, position=position)
                 waiting.future.set_result(answer)
 
+    def _set_aside(self, poisoned: _Poisoned) -> None:
+        """Refuse the one request; the others go into the next write, on a document read anew."""
+        logger.error("A push cannot be applied, which is a bug", exc_info=poisoned.__cause__)
+        culprit = poisoned.waiting
+        self._waiting = [w for w in self._batch if w is not culprit] + self._waiting
+        self._batch = []
+        if not culprit.future.done():
+            error = Invalid(f"This push cannot be applied: {poisoned.__cause__!r}")
+            culprit.future.set_exception(error)
+
     def _fail(self, error: Exception) -> None:
         failed = [*self._batch, *self._waiting]
         self._batch, self._waiting = [], []
@@ -160,7 +186,7 @@ class DirectLink:
                 waiting.future.set_exception(error)
 
     def _stop_if_unwanted(self) -> None:
-        """Stop trying once all callers have gone. A write under way is waited for, never doubled."""
+        """Stop trying once all callers have gone. A write under way is waited for."""
         self._waiting = [waiting for waiting in self._waiting if not waiting.future.done()]
         if not self._waiting and all(waiting.future.done() for waiting in self._batch):
             self._committer.close()

@@ -55,11 +55,11 @@ class Discovery:
         if content is None:
             if seen is not None:
                 raise ForeignDocument(
-                    f"{self._store.name} has vanished; it was at seq {seen.seq}. Restore it; a new one "
-                    "is made only by a broker that has not seen the old"
+                    f"{self._store.name} has vanished; it was at seq {seen.seq}: put back its last "
+                    "version, and everything goes on by itself."
                 )
             raise NoDocument(
-                f"There is no {self._store.name} yet: start manage.py runbroker, which creates it"
+                f"There is no {self._store.name} yet: start manage.py runbroker, which creates it."
             )
         header = decode_head(content.data)
         if seen is not None and header.seq < seen.seq and self._overtaken(began_at):

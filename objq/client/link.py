@@ -2,8 +2,8 @@
 
 Everything that is asked within one turn of the event loop goes out in one frame, and whatever is
 asked while a frame is on its way goes into the next. Requests are answered in any order. When the
-connection ends, all that wait get `LinkLost`, which says whether their request had been handed over;
-the caller repeats it over another link, with the same ids.
+connection ends, all that wait get `LinkLost`; each caller was told when its request was handed to
+the socket, and repeats it over another link, with the same ids.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class Link:
             return
         if len(self._waiting) >= MAX_WAITING or self._outbox_bytes >= MAX_OUTBOX_BYTES:
             raise Overloaded(
-                f"{len(self._waiting)} requests ({self._outbox_bytes} bytes unsent) of this process "
-                "wait for the broker already.",
+                f"{len(self._waiting)} requests of this process wait for the broker already "
+                f"({self._outbox_bytes} bytes are unsent).",
                 retry_after_s=RETRY_AFTER_S,
             )
 

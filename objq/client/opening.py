@@ -37,8 +37,10 @@ def open_session(
     options name, which raises ConfigurationError if it cannot be had; nothing is asked of it yet.
     """
     ids = ids if ids is not None else Ids()
+    on_close = None
     if store is None:
-        store = InThread(open_store(options.storage, options.name))
+        store = own = InThread(open_store(options.storage, options.name))
+        on_close = own.close
     hello = ops.Hello(
         client=f"{os.getpid()}-{ids.token()}",
         version=objq.__version__,
@@ -47,5 +49,12 @@ def open_session(
         slots=slots,
     )
     return Session(
-        options, store, connect, partial(make_token, role), hello, clock=clock, ids=ids
+        options,
+        store,
+        connect,
+        partial(make_token, role),
+        hello,
+        clock=clock,
+        ids=ids,
+        on_close=on_close,
     )

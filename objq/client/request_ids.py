@@ -1,4 +1,4 @@
-"""Request ids (promise S7): `"<seq>-<random>:<number>"`, from a `seq` that was seen a short while ago.
+"""Request ids (promise S7): `"<seq>-<random>:<number>"`, from a `seq` seen a short while ago.
 
 The document forgets a prefix that was not used for `DEDUPE_WINDOW`, and refuses an absent one whose
 seq is at most what it has forgotten. So a prefix is drawn from a seq seen at most half the window
@@ -39,7 +39,7 @@ class RequestIds:
         """Return a new request id. Raises Unavailable if no seq was seen recently enough."""
         if self._prefix is None or not self._is_recent(self._prefix_seen_at):
             if not self._is_recent(self._seen_at):
-                raise Unavailable("no recent version of the document was seen; ask for its seq first")
+                raise Unavailable("No recent seq of the document is known.")
             self._prefix = self._ids.prefix(self._seq)
             self._prefix_seen_at = self._seen_at
             self._number = 0
@@ -47,7 +47,7 @@ class RequestIds:
         return f"{self._prefix}:{self._number}"
 
     def abandon(self, request: str) -> None:
-        """Use the request's prefix no more, nor the seq it came from: the document has forgotten it."""
+        """Use neither the prefix of this id any more nor its seq: the document forgot both."""
         if self._prefix is None or not request.startswith(f"{self._prefix}:"):
             return  # a newer one is in use already
         if self._seen_at <= self._prefix_seen_at:

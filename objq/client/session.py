@@ -9,8 +9,8 @@ ends first decides, and that both may land is harmless (S7).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from objq.client.dialer import Dialer, MakeToken
 from objq.client.direct import DirectLink
 from objq.client.discovery import Discovery
-from objq.client.link import Link, LinkLost
+from objq.client.link import LinkLost
 from objq.client.request_ids import RequestIds
 from objq.client.seam import Connect
 from objq.client.ticket import READS, REPORTS, Next, Ticket
@@ -36,6 +36,10 @@ SHARED_READ_S: Final = 1.0
 """A header read so recently serves for a new request id."""
 
 
+class AnyLink(Protocol):
+    async def call(self, op: Any, mark_sent: Callable[[], None]) -> ops.Answer: ...
+
+
 class Session:
     """Belongs to the event loop that first uses it; `call` may be used by many tasks at once."""
 
@@ -49,7 +53,9 @@ class Session:
         *,
         clock: Clock,
         ids: Ids,
+        on_close: Callable[[], None] | None = None,
     ) -> None:
+        self._on_close = on_close
         self.settings: ops.DocumentSettings = options.document_settings()
         """The document's settings, as the broker last told them; before that, one's own."""
         self._options = options
@@ -72,9 +78,7 @@ class Session:
         self._newest = (-1, -1)
         """(epoch, seq) of the newest version of which an answer was handed out (S11)."""
 
-    async def call(
-        self, op: ops.Op, timeout_s: float | None | UnsetType = UNSET
-    ) -> ops.Answer:
+    async def call(self, op: ops.Op, timeout_s: float | None | UnsetType = UNSET) -> ops.Answer:
         """Return the answer to `op`; an empty `request` or `claim` id is drawn here.
 
         `timeout_s`: seconds, by default `ENQUEUE_TIMEOUT` (for a claim, on top of its `wait`); None
@@ -84,7 +88,6 @@ class Session:
         """
         limit_s = self._limit_s(op, timeout_s)
         ticket = Ticket(op)
-        began_at = self._clock.monotonic()
         try:
             async with asyncio.timeout(limit_s):
                 if limit_s is not None and self._direct is not None and isinstance(op, ops.Push):
@@ -93,7 +96,7 @@ class Session:
         except TimeoutError:
             assert limit_s is not None
             if limit_s >= self._options.enqueue_timeout_s / 2:
-                self._dialer.leave_silent(began_at)
+                self._dialer.leave_silent(limit_s / 2)
             raise ticket.gave_up(limit_s, self._why()) from self._dialer.why
 
     def claim_id(self) -> str:
@@ -106,18 +109,20 @@ class Session:
         await self._dialer.close()
         if self._direct is not None:
             await self._direct.close()
+        if self._on_close is not None:
+            self._on_close()
 
-    # --- the two ways ------------------------------------------------------------------------------
+    # --- the two ways ----------------------------------------------------------------------------
 
     async def _push(self, ticket: Ticket, direct: DirectLink, limit_s: float) -> ops.Answer:
-        began_at = self._clock.monotonic()
+        half_s = min(limit_s, self._options.enqueue_timeout_s) / 2
         try:
-            async with asyncio.timeout(min(limit_s, self._options.enqueue_timeout_s) / 2):
+            async with asyncio.timeout(half_s):
                 return await self._over_links(ticket)
         except TimeoutError:
             if ticket.overloaded is not None:  # a broker does answer
                 return await self._over_links(ticket)
-        self._dialer.leave_silent(began_at)
+        self._dialer.leave_silent(half_s / 2)
         return await _first(self._over_links(ticket), self._directly(ticket, direct))
 
     async def _over_links(self, ticket: Ticket) -> ops.Answer:
@@ -152,7 +157,7 @@ class Session:
             if isinstance(answer, ops.Answer):
                 return answer
 
-    async def _send(self, ticket: Ticket, link: Link | DirectLink) -> ops.Answer | Next:
+    async def _send(self, ticket: Ticket, link: AnyLink) -> ops.Answer | Next:
         """Send a copy and return its answer, or what to do next; raise what is conclusive."""
         if self._closed:
             raise ticket.barred(Unavailable("This client is closed."))
@@ -187,7 +192,7 @@ class Session:
     async def _pause(self, at_least_s: float) -> None:
         await asyncio.sleep(at_least_s + self._ids.jitter(at_least_s))
 
-    # --- ids and positions -------------------------------------------------------------------------
+    # --- ids and positions -----------------------------------------------------------------------
 
     async def _identify(self, ticket: Ticket) -> None:
         """Give the request its id, unless it has one. Raises what `Discovery.find` raises."""
@@ -222,7 +227,7 @@ class Session:
         self._request_ids.saw(version[1], sent_at)
         return answer
 
-    # --- deadlines ---------------------------------------------------------------------------------
+    # --- deadlines -------------------------------------------------------------------------------
 
     def _limit_s(self, op: ops.Op, timeout_s: float | None | UnsetType) -> float | None:
         window_s = self._request_ids.window_s
@@ -235,8 +240,8 @@ class Session:
             return min(self._options.enqueue_timeout_s, window_s) + wait_s
         if hasattr(op, "request") and timeout_s > window_s:
             raise Invalid(
-                f"timeout_s = {timeout_s:g} is beyond DEDUPE_WINDOW ({window_s:g} s), after which the "
-                "request could not be repeated safely."
+                f"timeout_s = {timeout_s:g} is beyond DEDUPE_WINDOW ({window_s:g} s), after which "
+                "the request could not be repeated safely."
             )
         return timeout_s
 

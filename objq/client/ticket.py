@@ -1,8 +1,8 @@
 """What may be concluded about one request, from all that was sent and heard (promises S7, S12).
 
-A request can be under way in several copies at once: over a socket that broke, over the next one, by
-a direct write. Each copy ends in exactly one of three ways, and the table says what that means for
-the request; "doubt" is that an earlier copy was sent and may still be applied.
+A request can be under way in several copies at once: over a socket that broke, over the next one,
+by a direct write. Each copy ends in exactly one of three ways, and the table says what that means
+for the request; "doubt" is that an earlier copy was sent and may still be applied.
 
 =====================  =================================  =========================================
 a copy                 without doubt                      in doubt
@@ -72,11 +72,12 @@ class Ticket:
 
     def __init__(self, op: ops.Op) -> None:
         self.op: Any = op
+        """With the id that it has by now."""
         self.overloaded: Overloaded | None = None
         self._open = 0
         self._doubt: bool = getattr(op, "repeat", False)
 
-    # --- the id ------------------------------------------------------------------------------------
+    # --- the id ----------------------------------------------------------------------------------
 
     @property
     def id_field(self) -> str | None:
@@ -99,7 +100,7 @@ class Ticket:
         self.give_id("")
         return old
 
-    # --- copies ------------------------------------------------------------------------------------
+    # --- copies ----------------------------------------------------------------------------------
 
     def issue(self) -> Copy:
         """Return a copy to send, marked as a repeat if another may be under way."""
@@ -147,7 +148,7 @@ class Ticket:
             return self.unknown(f"repeats of it are refused ({error.message})")
         return error
 
-    # --- the end -----------------------------------------------------------------------------------
+    # --- the end ---------------------------------------------------------------------------------
 
     def gave_up(self, limit_s: float, why: ObjqError | None) -> ObjqError:
         """Return what to raise at the deadline. `why`: what last kept the broker out of reach."""
@@ -160,7 +161,8 @@ class Ticket:
         reason = f": {why.message}" if why is not None else ""
         sent = "" if isinstance(self.op, READS) else " It was not sent, so nothing was changed."
         return Unavailable(
-            f"No broker has answered this {ops.op_name(self.op)} within {limit_s:g} s{reason}.{sent}"
+            f"No broker has answered this {ops.op_name(self.op)} within {limit_s:g} s"
+            f"{reason.rstrip('.')}.{sent}"
         )
 
     def unknown(self, what: str) -> Unknown:
@@ -171,6 +173,7 @@ class Ticket:
             f"Whether this {called} was applied is not known: {what}. "
             "Repeating it with the same ids is safe.",
             ids=ids_of(self.op),
+            request=request or None,
         )
 
     def _in_doubt(self) -> bool:

@@ -43,6 +43,10 @@ ONE_TRY: Final[dict[str, Any]] = {
 SINGLE_REQUEST_BYTES: Final = 1 << 30
 """Up to this size bytes and tag come from one response."""
 
+EMPTY_READS: Final = 5
+"""How often an empty blob is read again that has grown meanwhile."""
+
+REFUSED: Final = ("BlobImmutableDueToPolicy", "BlobArchived", "SnapshotsPresent")
 MISSING: Final = ("ContainerNotFound", "ContainerBeingDeleted", "AccountIsDisabled")
 THROTTLED: Final = ("ServerBusy", "IngressOverAccountLimit", "OperationsPerSecondOverAccountLimit")
 FAILURES: Final = (AzureError, OSError)
@@ -80,8 +84,12 @@ class AzureStore:
         return NOT_MODIFIED if content is not None and content.tag == unless else content
 
     def read_head(self) -> Content | None:
-        # The library itself copes with an empty blob, within which there is no range.
-        return self._download(offset=0, length=HEAD_BYTES)
+        try:
+            return self._download(offset=0, length=HEAD_BYTES)
+        except _NoSuchRange:
+            # There is none within an empty blob, and the refusal need not carry its tag.
+            content = self._download()
+        return content and content._replace(data=content.data[:HEAD_BYTES])
 
     def write(self, data: bytes, expect: Expect) -> Tag:
         condition: dict[str, Any] = {"overwrite": False}
@@ -122,12 +130,20 @@ class AzureStore:
 
     def _download(self, **options: Any) -> Content | None:
         try:
-            stream = self._blob().download_blob(max_concurrency=1, **options, **ONE_TRY)
-            return Content(stream.readall(), Tag(stream.properties.etag))
+            for _ in range(EMPTY_READS):
+                stream = self._blob().download_blob(max_concurrency=1, **options, **ONE_TRY)
+                data = stream.readall()
+                # For an empty blob the library asks twice, and takes the bytes from the first
+                # reply but the tag from the second, which may be of a later version.
+                if data or not stream.properties.size:
+                    return Content(data, Tag(stream.properties.etag))
+            raise Unavailable(f"{self.name} changes too fast to be read.")
         except FAILURES as exc:
             status, code = status_of(exc), code_of(exc)
             if status == 304:
                 raise _NotModified from exc
+            if status == 416:
+                raise _NoSuchRange from exc
             if status == 404 and code not in MISSING:
                 return None
             raise self._certain(exc) or Unavailable(
@@ -139,8 +155,8 @@ class AzureStore:
         if known is not None:
             return known
         status, code = status_of(exc), code_of(exc)
-        if code.startswith("Lease"):
-            return Denied(f"{self.name} is leased by somebody; break the lease: {exc}")
+        if code.startswith("Lease") or code in REFUSED:
+            return Denied(f"{self.name} is protected from changes: {exc}")
         if status == 412 or code in ("BlobAlreadyExists", "BlobNotFound"):
             return Conflict(f"{self.name} has changed since it was read.")
         if status in (0, 408, 409) or status >= 500:
@@ -171,6 +187,10 @@ class AzureStore:
 
 class _NotModified(Exception):
     """The store answered 304."""
+
+
+class _NoSuchRange(Exception):
+    """The store answered 416."""
 
 
 def status_of(exc: Exception) -> int:

@@ -38,7 +38,7 @@ def _causes(exc: BaseException, depth: int = 0) -> Iterator[BaseException]:
     yield exc
     if depth == _DEEPEST:
         return
-    wrapped = (exc.__cause__, getattr(exc, "reason", None), *exc.args)
-    for inner in wrapped:
+    named = (getattr(exc, name, None) for name in ("__cause__", "reason", "inner_exception"))
+    for inner in (*named, *exc.args):
         if isinstance(inner, BaseException):
             yield from _causes(inner, depth + 1)

@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from threading import Lock
+from typing import Any, Final, Generic, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """Builds a value when it is first asked for, and anew in a forked child.
-
-    No lock: one that another thread held during the fork would stay locked in the child forever.
-    Two threads that ask at once may both build; one of the values is dropped, which is harmless.
-    """
+    """Builds a value when it is first asked for, and anew in a forked child."""
 
     def __init__(self, build: Callable[[], T]) -> None:
         self._build = build
-        self._built: tuple[int, T] | None = None
+        self.forget()
+        _all.add(self)
 
     def get(self) -> T:
-        built = self._built
-        if built is None or built[0] != os.getpid():
-            built = self._built = (os.getpid(), self._build())
-        return built[1]
+        """Return this process's value. Other threads that ask meanwhile wait for the same one."""
+        with self._lock:
+            if self._value is None:
+                self._value = self._build()
+            return self._value
 
     def built(self) -> T | None:
-        """Return the value of this process if there is one; never builds."""
-        built = self._built
-        return built[1] if built is not None and built[0] == os.getpid() else None
+        """Return the value if there is one; never builds."""
+        return self._value
+
+    def forget(self) -> None:
+        # With a new lock: a thread that does not exist in the child may have held the old one.
+        self._lock = Lock()
+        self._value: T | None = None
+
+
+_all: Final[WeakSet[PerProcess[Any]]] = WeakSet()
+
+
+def _forget_all() -> None:
+    for each in list(_all):
+        each.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

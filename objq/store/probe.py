@@ -75,7 +75,7 @@ def probe(store: Store, ids: Ids | None = None) -> None:
                 raise
         except Unsupported as exc:
             raise ProbeFailed(
-                f"{store.name} knows no conditional writes ({exc}). {ADVICE}"
+                f"{store.name} has no conditional writes ({exc}). {ADVICE}"
             ) from exc
         finally:
             _clean_up(trial)
@@ -158,7 +158,7 @@ def _race(name: str, pace: _Pace, trial: Store, tag: Tag) -> None:
 
 def _accepted(pace: _Pace, trial: Store, data: bytes, expect: Expect) -> bool:
     try:
-        pace.write(trial, data, expect)
+        pace.call(lambda: trial.write(data, expect))
     except Conflict:
         return False
     return True
@@ -189,6 +189,7 @@ class _Pace:
         self._last = float("-inf")
 
     def write(self, trial: Store, data: bytes, expect: Expect) -> Tag:
+        """Write what has to succeed. What has to be refused needs no waiting."""
         self.wait()
         return self.call(lambda: trial.write(data, expect))
 

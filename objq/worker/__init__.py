@@ -1,7 +1,7 @@
 """The worker. `core` is the loop, `process` puts it into a process with threads and signals."""
 
-from objq.worker.core import Worker, WorkerOptions
+from objq.worker.core import Worker
 from objq.worker.ending import Ending
-from objq.worker.seam import Caller, Control, Executor, Outcome
+from objq.worker.seam import Caller, Control, Executor, Outcome, WorkerOptions
 
 __all__ = ["Caller", "Control", "Ending", "Executor", "Outcome", "Worker", "WorkerOptions"]

@@ -17,6 +17,9 @@ from objq.worker.seam import Caller
 
 MAX_PER_CLAIM = 1000
 
+HURRY_WAIT_S = 0.01
+"""Wait of the repeat that takes the place of a waiting claim when the worker ends."""
+
 REFUSED_PAUSE_S = 5.0
 """Before a claim is sent again that was refused for what it says: only the operator can help."""
 
@@ -74,18 +77,23 @@ class Claims:
             return Taken(jobs, sent_at)
 
     async def hurry(self) -> Taken | None:
-        """Send the claim that waits once more, without waiting; return what that brings.
+        """Send the claim that waits once more, hardly to wait; return what it brings, if anything.
 
-        A broker ends the earlier wait when the same claim arrives again, so that `take` returns at
+        A broker ends a wait when the same claim comes to wait again, so that `take` returns at
         once. What both bring are the same jobs, with the same tokens.
         """
-        if self._open is None:
-            return None
-        sent_at = self._clock.monotonic()
-        try:
-            return Taken(await self._send(structs.replace(self._open, wait=0.0)), sent_at)
-        except ObjqError:
-            return None  # `take` is still repeating it
+        backoff = Backoff(self._ids)
+        while self._open is not None:
+            sent_at = self._clock.monotonic()
+            try:
+                jobs = await self._send(structs.replace(self._open, wait=HURRY_WAIT_S))
+            except ObjqError as error:
+                if not passing(error):
+                    break
+                await backoff.pause(error.retry_after_s)
+                continue
+            return Taken(jobs, sent_at)
+        return None
 
     async def _send(self, op: TakeClaim) -> tuple[Grant, ...]:
         answer: Answer = await self._client.call(op, op.wait + self._beat_timeout_s() / 4)

@@ -19,11 +19,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from objq.clock import Clock
-from objq.core.ops import ClaimId, Completion, Failure, QueueName, Token, WorkerName
+from objq.core.ops import (
+    ClaimId,
+    Completion,
+    DocumentSettings,
+    Failure,
+    Token,
+)
 from objq.ids import Ids
 from objq.worker.beats import Beats
 from objq.worker.calls import Pulse, Trouble
@@ -31,8 +36,8 @@ from objq.worker.claims import Claims, Taken
 from objq.worker.ending import Ending, Releases, WindDown
 from objq.worker.holdings import Held, Holdings, Stage
 from objq.worker.logs import log_end, log_thread_freed, log_thread_kept
-from objq.worker.reports import Reports
-from objq.worker.seam import Caller, Executor, Outcome, Report
+from objq.worker.reports import Reports, fitted
+from objq.worker.seam import Caller, Executor, Outcome, Report, WorkerOptions
 
 MAX_UNREPORTED = 1000
 """Outcomes that wait for their answer before a worker stops claiming."""
@@ -47,20 +52,8 @@ EMPTY_PAUSE_S = 0.1
 """Pause after an empty answer that came without the wait that was asked for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerOptions:
-    """`prefetch`: jobs held beyond those that run, so that no free slot waits for a commit."""
-
-    name: WorkerName
-    queues: tuple[QueueName, ...]
-    slots: int
-    prefetch: int
-    shutdown_grace_s: float
-    burst: bool = False
-
-
 class Worker:
-    """`beat_timeout_s` returns T, as the broker's settings have it now."""
+    """`settings` returns the document's settings, as the broker last told them."""
 
     def __init__(
         self,
@@ -68,7 +61,7 @@ class Worker:
         executor: Executor,
         options: WorkerOptions,
         *,
-        beat_timeout_s: Callable[[], float],
+        settings: Callable[[], DocumentSettings],
         clock: Clock,
         ids: Ids,
         claim_id: Callable[[], ClaimId] | None = None,
@@ -77,13 +70,14 @@ class Worker:
         self.holdings = Holdings()
         self.draining = False
         self._executor = executor
-        self._beat_timeout_s = beat_timeout_s
+        self._settings = settings
         self._clock = clock
         self._ids = ids
         self._free_slots = options.slots
         self._side: set[asyncio.Task[None]] = set()
         self._pulse = Pulse()
         trouble = Trouble()
+        beat_timeout_s = self._beat_timeout_s
         self._claims = Claims(
             client,
             clock,
@@ -121,6 +115,9 @@ class Worker:
             self.holdings, self._releases, self._pulse, clock, grace_s=options.shutdown_grace_s
         )
 
+    def _beat_timeout_s(self) -> float:
+        return self._settings().heartbeat_timeout_s
+
     def drain(self) -> None:
         """Begin to end; `run` returns within `shutdown_grace_s`. May be called again."""
         self.draining = True
@@ -136,8 +133,8 @@ class Worker:
             while not self.draining and not claiming.done():
                 await self._pulse.wait()
             self.draining = True
-            self._spawn(self._hurry())
-            ending = await self._ending.run(claiming, self._beat_timeout_s() / 4 + CLAIM_MARGIN_S)
+            asking = (claiming, self._spawn(self._hurry()))
+            ending = await self._ending.run(asking, self._beat_timeout_s() / 4 + CLAIM_MARGIN_S)
             for task in self._side:
                 task.cancel()
         return ending
@@ -184,9 +181,12 @@ class Worker:
         self._wake()
 
     async def _hurry(self) -> None:
-        taken = await self._claims.hurry()
-        if taken is not None:
-            self._take_in(taken)
+        try:
+            taken = await self._claims.hurry()
+            if taken is not None:
+                self._take_in(taken)
+        finally:
+            self._pulse.notify()
 
     def _release(self, held: Held) -> None:
         if not self.draining:
@@ -229,7 +229,10 @@ class Worker:
         log_thread_freed(held.grant, self._clock.monotonic() - held.started_at)
 
     def _report(self, item: Report) -> None:
-        (self._completions if isinstance(item, Completion) else self._failures).add(item)
+        if isinstance(item, Completion):
+            self._completions.add(fitted(item, self._settings().max_result_bytes))
+        else:
+            self._failures.add(item)
 
     def _settled(self, token: Token) -> None:
         self.holdings.drop(token)

@@ -81,6 +81,8 @@ class Releases:
                         error.message,
                         extra={"event": "release_refused", "code": error.code},
                     )
+                    for token in tokens:
+                        self._holdings.drop(token)
                     return
                 self._trouble.failed(error)
                 await backoff.pause()
@@ -120,43 +122,56 @@ class WindDown:
         self._clock = clock
         self._grace_s = grace_s
 
-    async def run(self, claiming: asyncio.Task[None], claim_limit_s: float) -> Ending:
-        """Return when everything is handed back or answered, or when the time is over."""
+    async def run(self, claiming: Sequence[asyncio.Task[None]], claim_limit_s: float) -> Ending:
+        """Return when everything is handed back or answered, or when the time is over.
+
+        `claiming` may still bring jobs, but is cancelled after `claim_limit_s`.
+        """
         end_at = self._clock.monotonic() + self._grace_s
         give_up_at = end_at - min(HAND_BACK_S, self._grace_s / 4)
         # A claim that nobody answers may have been granted nothing: not worth the whole grace.
-        limit = asyncio.get_running_loop().call_later(claim_limit_s, claiming.cancel)
+        limit = asyncio.get_running_loop().call_later(claim_limit_s, _cancel, claiming)
         try:
             if await self._finish(claiming, give_up_at):
                 return Ending.CLEAN
         finally:
             limit.cancel()
-        claiming.cancel()
+            _cancel(claiming)
         await self._interrupt(max(end_at, self._clock.monotonic() + LEAST_HAND_BACK_S))
         if self._holdings:
             return Ending.UNANSWERED
         return Ending.HANDED_BACK
 
-    async def _finish(self, claiming: asyncio.Task[None], until: float) -> bool:
+    async def _finish(self, claiming: Sequence[asyncio.Task[None]], until: float) -> bool:
         """Steps 1 to 3; return whether nothing is left."""
+
+        def nothing_left() -> bool:
+            return not self._holdings and all(task.done() for task in claiming)
+
         while (left_s := until - self._clock.monotonic()) > 0:
             if waiting := self._holdings.at(Stage.WAITING):
                 await self._releases.release(waiting, until)
-            elif claiming.done() and not self._holdings:
+            elif nothing_left():
                 return True
             else:
                 await self._pulse.wait(left_s)
-        return claiming.done() and not self._holdings
+        return nothing_left()
 
     async def _interrupt(self, end_at: float) -> None:
         """Step 4."""
         self.interrupting = True
         for held in self._holdings.at(Stage.RUNNING):
             held.control.interrupt()
-        soon = min(end_at, self._clock.monotonic() + INTERRUPT_S)
+        now = self._clock.monotonic()
+        soon = now + min(INTERRUPT_S, (end_at - now) / 2)
         while (left_s := soon - self._clock.monotonic()) > 0:
             if not self._holdings.at(Stage.RUNNING, Stage.ENDED):
                 break
             await self._pulse.wait(left_s)
         still = self._holdings.at(Stage.WAITING, Stage.RUNNING, Stage.STOPPED)
         await self._releases.release(still, end_at)
+
+
+def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from msgspec import Raw
+
 from objq.core.ops import (
     Complete,
     Completion,
@@ -29,6 +31,10 @@ from objq.worker.seam import Caller, Report
 MAX_REPORT_ITEMS = 1000
 MAX_REPORT_BYTES = 256 * 1024
 """Of results and errors in one request (one item may be larger): a frame is limited to 1 MiB."""
+
+
+LARGEST_RESULT_BYTES = 900_000
+"""A larger result does not fit into a frame."""
 
 
 class Reports:
@@ -133,6 +139,24 @@ class Reports:
             self._settled(item.token)
         else:
             self._instead(replacement)
+
+
+def fitted(item: Completion, max_result_bytes: int) -> Completion:
+    """Return the completion with a stand-in for a result that is too large to be sent at all.
+
+    The stand-in is itself over `MAX_RESULT_BYTES`, so that the document leaves it out and says so,
+    as it does with any result over that limit (S13): the job has succeeded.
+    """
+    size_bytes = len(memoryview(item.result))
+    if size_bytes <= LARGEST_RESULT_BYTES or max_result_bytes >= LARGEST_RESULT_BYTES:
+        return item
+    logger.warning(
+        "A result of %d bytes is not kept: MAX_RESULT_BYTES is %d",
+        size_bytes,
+        max_result_bytes,
+        extra={"event": "result_left_out", "token": item.token, "size_bytes": size_bytes},
+    )
+    return Completion(token=item.token, result=Raw(b'"%b"' % (b"." * max_result_bytes)))
 
 
 def report_bytes(item: Report) -> int:

@@ -1,6 +1,6 @@
 """What the worker's loop needs from the outside: somebody to talk to and somebody to run jobs.
 
-Both are seams of one method, so that the same loop runs in a process with threads and sockets, in a
+Both are seams of one method, and the options say the rest, so that the same loop runs in a process with threads and sockets, in a
 test with fakes, and in a simulation on a virtual clock.
 """
 
@@ -10,7 +10,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from objq.core.ops import Answer, Completion, Failure, Grant, Op
+from objq.core.ops import Answer, Completion, Failure, Grant, Op, QueueName, WorkerName
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """`prefetch`: jobs held beyond those that run, so that no free slot waits for a commit."""
+
+    name: WorkerName
+    queues: tuple[QueueName, ...]
+    slots: int
+    prefetch: int
+    shutdown_grace_s: float
+    burst: bool = False
 
 
 class Caller(Protocol):

@@ -17,7 +17,7 @@ from objq.core.ops import Failure, Grant, WorkerName
 from objq.execute import Execution
 from objq.worker.calls import logger
 from objq.worker.failures import describe
-from objq.worker.seam import Control, Outcome
+from objq.worker.seam import Control, Outcome, Report
 from objq.worker.taskloop import TaskLoop
 
 CLEAN_UP_S: Final = 5.0
@@ -37,6 +37,7 @@ class ThreadExecutor:
         # A timeout is told (backoff, signals: other people's code) while the pool may be full.
         self._aside = ThreadPoolExecutor(ASIDE_THREADS, thread_name_prefix="objq timeout")
         self._task_loop = TaskLoop()
+        self._busy: set[asyncio.Future[Report | None]] = set()
         # Jobs that share a thread do not share context variables, such as the active language.
         self._context = contextvars.copy_context()
 
@@ -61,6 +62,8 @@ class ThreadExecutor:
         execution.look()
         context = self._context.copy()
         work = loop.run_in_executor(self._pool, context.run, execution.run)
+        self._busy.add(work)
+        work.add_done_callback(self._busy.discard)
         await asyncio.wait({work, deadline}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done() and execution.expire():
             await asyncio.wait({work}, timeout=CLEAN_UP_S)
@@ -75,6 +78,11 @@ class ThreadExecutor:
             return Outcome(Failure(token=grant.token, error=describe(bug, ())))
         assert outcome is not None  # only `settle` above takes the outcome from it
         return Outcome(outcome)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no thread is busy, so that `stop` will return."""
+        return not self._busy
 
     def stop(self) -> None:
         """Wait for the threads, which must be idle, and end them."""

@@ -1,7 +1,7 @@
 """Start broker, workers and site, save Python's standard library through the site, and report.
 
-python -m project.demo            then leave it running, to look at it
-python -m project.demo --once     end after the report: 0 if every page was found
+It then stays, to be looked at, until Ctrl-C. With --once it ends after the report: 0 if every page
+was saved, indexed and found.
 """
 
 from __future__ import annotations
@@ -15,34 +15,36 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from project.demo import ROOT, DemoError
-
-DATA: Final = ROOT / ".demo"
+from project.demo.corpus import library
 
 
 def main() -> int:
     options = parse()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, leave)
-    DATA.mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=DATA))
-    keep = options.keep
+    data = Path(os.environ.get("OBJQ_DEMO_DATA") or ROOT / ".demo").absolute()
+    data.mkdir(parents=True, exist_ok=True)
+    # Its own for every run, so that several can go on at once.
+    folder = Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=data))
+    keep = True
     try:
         # Not before: Django's settings are read at import, and they ask for this folder.
         configure(folder)
         from project.demo.run import run
 
-        run(folder, once=options.once)
+        run(folder, options.source, once=options.once)
     except KeyboardInterrupt:
+        keep = options.keep
         print("\nStopped.")
         return 130 if options.once else 0
     except DemoError as error:
-        keep = True
         print(f"\n{error}\n\nThe demo did not work. What it wrote is in {folder}", file=sys.stderr)
         return 1
     else:
+        keep = options.keep
         return 0
     finally:
         if not keep:
@@ -56,6 +58,13 @@ def parse() -> argparse.Namespace:
         action="store_true",
         default=os.environ.get("ONCE", "") not in ("", "0"),
         help="end after the report (also with ONCE=1 in the environment)",
+    )
+    parser.add_argument(
+        "--source",
+        type=Path,
+        metavar="FOLDER",
+        default=library(),
+        help="a folder of Python files to save, instead of the standard library",
     )
     parser.add_argument(
         "--keep", action="store_true", help="keep the folder with database, queue and logs"
@@ -75,8 +84,8 @@ def configure(folder: Path) -> None:
     sys.path.insert(0, str(ROOT / "dashboard"))
 
 
-def leave(number: int, _frame: object) -> NoReturn:
-    sys.exit(128 + number)
+def leave(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -78,19 +78,21 @@ class Browser:
         if not self.csrf:
             self.csrf = self.read_form()
         address = "/new/"
-        for _ in range(TRIES):
+        tries = 0
+        while True:
+            tries += 1
             began = time.perf_counter()
             reply = self.request("POST", address, self.fill_in(module))
             post_ms = 1000 * (time.perf_counter() - began)
             if reply.status == 302:
                 spent = ENQUEUE.search(reply.headers.get("Server-Timing", ""))
                 return Saved(post_ms=post_ms, enqueue_ms=float(spent[1]) if spent else None)
-            if reply.status not in (429, 503):
-                break
+            if reply.status not in (429, 503) or tries == TRIES:
+                said = f"the site answered {reply.status}. {gist(reply)}"
+                raise SiteError(f"saving {module.path}: {said}")
             # The page is saved and only its job is not queued: from now on it is to be edited.
             address = f"/edit/{quote(module.path)}/"
             time.sleep(float(reply.headers.get("Retry-After", "1")))
-        raise SiteError(f"saving {module.path}: the site answered {reply.status}. {gist(reply)}")
 
     def read_form(self) -> str:
         found = CSRF.search(self.get("/new/").text)

@@ -1,4 +1,4 @@
-"""The input: every Python module of the running interpreter's standard library, as text."""
+"""The input: every Python module of a folder, by default the standard library, as text."""
 
 from __future__ import annotations
 
@@ -39,8 +39,11 @@ class Corpus:
     """Files that are no text in the encoding which they state, such as those of encoding tests."""
 
 
-def read_library() -> Corpus:
-    folder = Path(sysconfig.get_path("stdlib"))
+def library() -> Path:
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def read(folder: Path) -> Corpus:
     modules: list[Module] = []
     unreadable: list[str] = []
     for number, file in enumerate(sorted(find(folder))):

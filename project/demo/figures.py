@@ -18,26 +18,37 @@ TIMEOUT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """`starts_ms`: for every job, from its push to the commit that gave it to a worker."""
+    """What each job took, in milliseconds.
+
+    `starts_ms`: from the view's `.enqueue()` to the first line of the task.
+    `waits_ms`: in the queue, from the commit that holds it to the one that grants it.
+    """
 
     jobs: int
     commits: int
-    starts_ms: tuple[int, ...]
+    starts_ms: tuple[float, ...]
+    waits_ms: tuple[int, ...]
     failures: tuple[str, ...]
 
 
 def ask() -> Figures:
-    ids = list(IndexJob.objects.values_list("job", flat=True))
+    rows = list(IndexJob.objects.all())
+    ids = [row.job for row in rows]
     client = objq.connect()
     views: list[JobView] = []
     for at in range(0, len(ids), BATCH):
         found = client.get(ids[at : at + BATCH], timeout_s=TIMEOUT_S)
         views += [view for view in found.jobs if view is not None]
-    began = [(view, span(view)[0]) for view in views]
+    granted = [(view, span(view)[0]) for view in views]
     return Figures(
         jobs=len(ids),
         commits=client.stats(timeout_s=TIMEOUT_S).seq,
-        starts_ms=tuple(at - view.pushed_at for view, at in began if at is not None),
+        starts_ms=tuple(
+            1000 * (row.started_at - row.enqueued_at).total_seconds()
+            for row in rows
+            if row.started_at is not None
+        ),
+        waits_ms=tuple(at - view.pushed_at for view, at in granted if at is not None),
         failures=tuple(reason(view) for view in views if view.state == "dead"),
     )
 

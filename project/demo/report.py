@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PLAIN_EVERY_S: Final = 5.0
-BAR: Final = 30
+SHORTEST, LONGEST = 8, 40
+"""Of the bar, in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +55,17 @@ class Progress:
             print(f"  {text}", file=self.out, flush=True)
             return
         self.open = True
-        line = f"  {self.bar(stage)}  {text}  {rate:.0f}/s"
+        text = f"  {text}  {rate:.0f}/s"
         width = shutil.get_terminal_size().columns - 1
-        print(f"\r{line[:width]:<{width}}", end="", file=self.out, flush=True)
+        bar = self.bar(stage, min(max(width - len(text) - 2, SHORTEST), LONGEST))
+        print(f"\r{f'  {bar}{text}'[:width]:<{width}}", end="", file=self.out, flush=True)
 
-    def bar(self, stage: Stage) -> str:
-        done = BAR * stage.indexed // max(stage.total, 1)
-        waiting = max(BAR * stage.pushed // max(stage.total, 1) - done, 0)
+    def bar(self, stage: Stage, length: int) -> str:
+        """Return a bar of indexed, then pushed, then what is still to come."""
+        done = min(length * stage.indexed // max(stage.total, 1), length)
+        pushed = min(length * stage.pushed // max(stage.total, 1), length)
         full, half, empty = self.signs
-        return full * done + half * waiting + empty * (BAR - done - waiting)
+        return (full * done + half * (pushed - done)).ljust(length, empty)
 
     def end(self) -> None:
         """Leave the line, so that the next thing printed has one of its own."""

@@ -16,7 +16,7 @@ import django
 
 from project.demo import DemoError
 from project.demo.browser import Browser, Saved
-from project.demo.corpus import Corpus, read_library
+from project.demo.corpus import Corpus, read
 from project.demo.crowd import Crowd
 from project.demo.report import Progress, Stage, spread
 from project.demo.services import Addresses, start
@@ -42,9 +42,11 @@ class Filled:
     took_s: float
 
 
-def run(folder: Path, *, once: bool) -> None:
+def run(folder: Path, source: Path, *, once: bool) -> None:
     """Do it all in `folder`; raises DemoError if anything is not as it should be."""
-    corpus = read_library()
+    corpus = read(source)
+    if not corpus.modules:
+        raise DemoError(f"There is no Python file in {source}.")
     print(
         f"{len(corpus.modules):,} modules in {corpus.folder}\n"
         f"Starting a broker, {WORKERS} workers and a site; their logs are in {folder}"
@@ -172,15 +174,16 @@ def report(corpus: Corpus, filled: Filled) -> None:
         f" in {filled.took_s:.1f} s, {total / filled.took_s:.0f} a second\n"
         f"  push, as the browser  {spread(posts)}   (the whole POST, {CLIENTS} at a time)\n"
         f"  push, in the view     {spread(enqueues)}   (.enqueue() alone)\n"
-        f"  enqueue to start      {spread(asked.starts_ms)}\n"
+        f"  enqueue to start      {spread(asked.starts_ms)}   (to the task's first line)\n"
+        f"  of that, in the queue {spread(asked.waits_ms)}   (from its commit to its grant)\n"
         f"  commits               {asked.commits:,} for {asked.jobs:,} jobs, each pushed, claimed"
         " and completed"
     )
     if corpus.unreadable:
         listed = ", ".join(corpus.unreadable[:LISTED])
-        print(
-            f"  left out              {len(corpus.unreadable)} files that are no text: {listed}, …"
-        )
+        count = len(corpus.unreadable)
+        files = "1 file that is" if count == 1 else f"{count} files that are"
+        print(f"  left out              {files} no readable text, as {listed}")
 
 
 def print_addresses(addresses: Addresses, password: str) -> None:

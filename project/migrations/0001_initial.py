@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import django.core.validators
 import django.db.models.deletion
+import django.utils.timezone
 from django.db import migrations, models
 
 import project.models
@@ -67,6 +68,8 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("job", models.CharField(max_length=63, unique=True)),
+                ("enqueued_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("started_at", models.DateTimeField(null=True)),
                 (
                     "page",
                     models.ForeignKey(

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib.auth.models import Group
+
 import objq
+from objq.compat import DummyBackend, TaskResult
+
+STOCK_DUMMY = f"{DummyBackend.__module__}.DummyBackend"
 
 
-def wait_longer(exception: BaseException, task_result: Any) -> float | None:
+def wait_longer(exception: BaseException, task_result: TaskResult[..., Any]) -> float | None:
     return 2.0 * task_result.attempts
 
 
@@ -43,3 +48,20 @@ def give(value: Any) -> Any:
 
 def not_a_task() -> None:
     pass
+
+
+@objq.task
+def opaque() -> Any:
+    return object()
+
+
+@objq.task
+def make_group(name: str) -> int:
+    Group.objects.create(name=name)
+    return Group.objects.count()
+
+
+@objq.task
+async def make_group_later(name: str) -> int:
+    await Group.objects.acreate(name=name)
+    return await Group.objects.acount()

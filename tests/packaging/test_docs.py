@@ -14,7 +14,11 @@ from tools import docs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SETTINGS = (ROOT / "docs/settings.md").read_text()
-PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{page.name}" for page in docs.DOCS.glob("*.md"))]
+PAGES = [
+    "README.md",
+    "CHANGELOG.md",
+    *(f"docs/{page.name}" for page in sorted(docs.DOCS.glob("*.md"))),
+]
 OPTION_ROW = re.compile(r"^\| `(?P<option>[A-Z_]+)` \| (?P<rest>.+) \|$", re.MULTILINE)
 
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from django.core.files.storage import Storage
+
 from objq.core import ops
 from objq.errors import NotBroker, ObjqError
 
@@ -88,3 +90,7 @@ class FakeBroker:
             future.set_result(answer)
         else:
             future.set_exception(answer)
+
+
+class NoStorage(Storage):
+    """A storage class that objq knows nothing of."""

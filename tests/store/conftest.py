@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -20,23 +21,43 @@ STORES = ("memory", "file", *SERVERS)
 OpenStore = Callable[[Entry], Store]
 
 
+def open_entry(entry: Entry, name: str = "queue.json") -> Store:
+    with override_settings(STORAGES=settings.STORAGES | {"objq": entry}):
+        return open_store("objq", name)
+
+
 @pytest.fixture
 def opened() -> Iterator[OpenStore]:
     """Return a function that opens `queue.json` in an entry of `STORAGES`."""
     with ExitStack() as stack:
 
-        def open_entry(entry: Entry) -> Store:
-            stack.enter_context(override_settings(STORAGES=settings.STORAGES | {"objq": entry}))
-            store = open_store("objq", "queue.json")
+        def open_and_close(entry: Entry) -> Store:
+            store = open_entry(entry)
             stack.callback(store.close)
             return store
 
-        yield open_entry
+        yield open_and_close
+
+
+@pytest.fixture(scope="session")
+def roots() -> Iterator[dict[str, Store]]:
+    """One store on each server: building a client takes longer than most of these tests."""
+    roots: dict[str, Store] = {}
+    yield roots
+    for root in roots.values():
+        root.close()
 
 
 @pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, opened: OpenStore) -> Store:
-    return opened(request.getfixturevalue(f"{request.param}_storage"))
+def store(request: pytest.FixtureRequest, opened: OpenStore, roots: dict[str, Store]) -> Store:
+    """Each store in turn, for an object that is not there yet."""
+    kind: str = request.param
+    entry: Entry = request.getfixturevalue(f"{kind}_storage")
+    if kind not in SERVERS:
+        return opened(entry)
+    if kind not in roots:
+        roots[kind] = open_entry(entry)
+    return roots[kind].sibling(f".{secrets.token_hex(6)}")
 
 
 @pytest.fixture(params=SERVERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -13,8 +14,11 @@ from objq.store.base import (
     ABSENT,
     HEAD_BYTES,
     NOT_MODIFIED,
+    Ambiguous,
     Conflict,
     Content,
+    Expect,
+    Sentinel,
     Store,
     Tag,
 )
@@ -146,62 +150,60 @@ def test_sibling_is_another_object_of_the_same_store(store: Store) -> None:
     assert store.read() == Content(b"one", tag)
 
 
-def test_of_racing_writers_exactly_one_wins(store: Store) -> None:
-    tag = store.write(b"start", ABSENT)
+def race(store: Store, expect: Expect) -> None:
+    """Let all write at once with the same expectation; exactly one may be told that it won.
+
+    A store under such load may also leave a writer without an answer, which says nothing.
+    """
     barrier = threading.Barrier(WRITERS)
 
-    def race(number: int) -> Tag | None:
+    def write(number: int) -> Tag | Sentinel | None:
         barrier.wait()
         try:
-            return store.write(f"writer {number}".encode(), tag)
+            return store.write(f"writer {number}".encode(), expect)
         except Conflict:
             return None
+        except Ambiguous:
+            return ABSENT
 
     with ThreadPoolExecutor(WRITERS) as pool:
-        for _ in range(3):
-            results = list(pool.map(race, range(WRITERS)))
-            winners = [number for number, won in enumerate(results) if won is not None]
-            assert len(winners) == 1
-            content = content_of(store)
-            assert content == Content(f"writer {winners[0]}".encode(), results[winners[0]])
-            tag = content.tag
+        outcomes = list(pool.map(write, range(WRITERS)))
+    told = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, str)]
+    unanswered = [number for number, outcome in enumerate(outcomes) if outcome is ABSENT]
+    content = content_of(store)
+    assert len(told) == 1 or (not told and unanswered)
+    possible = told or unanswered
+    assert content.data in [f"writer {number}".encode() for number in possible]
+    assert not told or content.tag == outcomes[told[0]]
+
+
+def test_of_racing_writers_exactly_one_wins(store: Store) -> None:
+    race(store, store.write(b"start", ABSENT))
 
 
 def test_of_racing_creators_exactly_one_wins(store: Store) -> None:
-    barrier = threading.Barrier(WRITERS)
-
-    def race(number: int) -> Tag | None:
-        barrier.wait()
-        try:
-            return store.write(f"creator {number}".encode(), ABSENT)
-        except Conflict:
-            return None
-
-    with ThreadPoolExecutor(WRITERS) as pool:
-        results = list(pool.map(race, range(WRITERS)))
-    winners = [number for number, won in enumerate(results) if won is not None]
-    assert len(winners) == 1
-    assert content_of(store).data == f"creator {winners[0]}".encode()
+    race(store, ABSENT)
 
 
-def test_no_increment_is_lost(store: Store) -> None:
-    """Each of 50 threads adds one, reading again as often as another was faster."""
-    store.write(b"0", ABSENT)
+def test_no_update_is_lost(store: Store) -> None:
+    """Each of 50 threads adds its number, reading again as often as another was faster."""
+    store.write(b"", ABSENT)
 
-    def increment(number: int) -> None:
+    def add(number: int) -> None:
+        mine = str(number).encode()
         while True:
             content = content_of(store)
-            # The name makes the bytes unique, as a commit id does for the document.
-            value = int(content.data.split()[0]) + 1
-            try:
-                store.write(f"{value} {number}".encode(), content.tag)
-            except Conflict:
-                continue
-            return
+            entries = content.data.split()
+            if mine in entries:
+                return
+            # Otherwise: not written, or not yet. What has no answer is settled by reading again.
+            with suppress(Conflict, Ambiguous):
+                store.write(b" ".join([*entries, mine]), content.tag)
 
     with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(increment, range(WRITERS)))
-    assert int(content_of(store).data.split()[0]) == WRITERS
+        list(pool.map(add, range(WRITERS)))
+    entries = sorted(int(entry) for entry in content_of(store).data.split())
+    assert entries == list(range(WRITERS))
 
 
 def test_equal_bytes_written_twice(store: Store) -> None:
@@ -217,7 +219,8 @@ def test_probe_is_satisfied(store: Store) -> None:
 
 
 async def test_from_the_event_loop(store: Store) -> None:
-    async_store = InThread(store)
+    async_store = InThread(store.sibling(".async"))
+    store = async_store.store
     assert (async_store.name, async_store.pace_s) == (store.name, store.pace_s)
     tag = await async_store.write(b"one", ABSENT)
     assert await async_store.read() == Content(b"one", tag)

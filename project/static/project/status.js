@@ -5,7 +5,7 @@ const EVERY_MS = 1000;
 const section = document.getElementById("status");
 const table = document.getElementById("jobs");
 const number = new Intl.NumberFormat(document.documentElement.lang);
-const clock = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const clock = new Intl.DateTimeFormat([], { timeStyle: "medium", hourCycle: "h23" });
 
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -46,7 +46,7 @@ function writeRow(row, job) {
   const time = pushed.firstElementChild;
   time.dateTime = job.pushed;
   time.title = job.pushed;
-  write(time, job.pushed ? clock.format(new Date(job.pushed)) : "");
+  write(time, clock.format(new Date(job.pushed)));
   write(waited, job.waited);
   write(took, job.took);
 }

@@ -1,0 +1,283 @@
+"""One broker process: stand by, lead, and after a lost leadership stand by again, until stopped.
+
+    starting → standby → leading → (deposed) → standby …
+                  └─────────┴── stop ──→ stopping → stopped
+
+Every leadership has an id of its own. A deposed broker never commits again under the old one: it
+answers what waits with Unknown, has its sockets closed and stands by under a new id (S4). Stopping
+flushes what is here, then clears the recorded broker by CAS, so that a standby needs no timeout.
+
+A side task watches this process's clock. A gap means that the process was paused: sockets are closed
+unread and the document is read before anybody is served again. If the side task itself dies, the
+broker stops loudly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal
+
+import objq
+from objq.broker.addresses import is_bound_here
+from objq.broker.batch import Deposed
+from objq.broker.commit import Closed, CommitStats, Committer
+from objq.broker.election import Election
+from objq.broker.inbox import refuse
+from objq.broker.leader import Leader
+from objq.broker.standby import Candidate, Probe, Standby
+from objq.clock import Clock
+from objq.conf import Options
+from objq.core import ops
+from objq.core.leading import step_down
+from objq.errors import NotBroker, Unavailable
+from objq.ids import Ids
+from objq.store.base import AsyncStore
+
+log = logging.getLogger("objq.broker")
+
+State = Literal["starting", "standby", "leading", "stopping", "stopped"]
+
+TICKS_PER_LIMIT: Final = 4
+"""How often the clock is looked at within the gap that counts as a pause."""
+
+
+class Broker:
+    """A broker. `advertise`: the URL under which others reach it. `bound`: its listening address.
+
+    `probe` asks a broker's `/readyz`. `skip_self_check`: why this broker need not reach itself at
+    its advertised URL before it leads (nobody would connect to it), or None to check.
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore,
+        options: Options,
+        *,
+        clock: Clock,
+        ids: Ids,
+        advertise: str,
+        bound: tuple[str, int] | None,
+        probe: Probe,
+        skip_self_check: str | None = None,
+    ) -> None:
+        self.on_reset: list[Callable[[], None]] = []
+        """Called when all sockets have to be closed unread: after a pause, and when deposed."""
+        self.state: State = "starting"
+        self._options = options
+        self._clock = clock
+        self._ids = ids
+        ttl_s = options.broker_ttl_s
+        self._committer = Committer(store, clock, ids, poll_s=ttl_s / 4)
+        self._election = Election(ids.token(), ttl_s, ids)
+        candidate = Candidate(
+            url=advertise,
+            version=objq.__version__,
+            settings=options.document_settings(),
+            is_bound_here=lambda url: is_bound_here(url, bound),
+        )
+        self._standby = Standby(
+            self._committer,
+            self._election,
+            candidate,
+            clock,
+            ids,
+            probe,
+            check_self=skip_self_check is None,
+        )
+        self._leader: Leader | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._finished = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._pause_limit_s = min(options.heartbeat_timeout_s / 4, ttl_s / 2)
+        self._ran_at: float | None = None
+
+    # --- what servers and consumers use ------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The id under which this process leads, or would."""
+        return self._election.broker_id
+
+    @property
+    def document(self) -> str | None:
+        """The id of the document, once it was seen."""
+        seen = self._committer.seen
+        return seen.document if seen else None
+
+    @property
+    def leading(self) -> bool:
+        return self._leader is not None and not self._leader.ended
+
+    @property
+    def stats(self) -> CommitStats:
+        return self._committer.stats
+
+    def submit(self, op: ops.Request) -> asyncio.Future[ops.Answer]:
+        """Return a future of the answer, or of an ObjqError. Cancel it when nobody waits any more."""
+        paused = self._notice_pause()
+        if self._leader is not None and not paused:
+            return self._leader.submit(op)
+        future: asyncio.Future[ops.Answer] = asyncio.get_running_loop().create_future()
+        refuse(future, Unavailable("this broker was paused") if paused else self._not_broker())
+        return future
+
+    def welcome(self, role: str) -> ops.Welcome:
+        """Return the answer to `hello`. Raises NotBroker when not leading, and Unavailable (S2)."""
+        if self._notice_pause():
+            raise Unavailable("this broker was paused")
+        leader, seen = self._leader, self._committer.seen
+        if leader is None or seen is None or leader.ended:
+            raise self._not_broker()
+        refusal = leader.refusal()
+        if refusal is not None:
+            raise refusal
+        return ops.Welcome(
+            document=seen.document,
+            broker=self.id,
+            epoch=seen.epoch,
+            seq=seen.seq,
+            role=role,
+            version=objq.__version__,
+            settings=self._options.document_settings(),
+            limits={},
+        )
+
+    def readiness(self) -> dict[str, Any]:
+        """Return what `/readyz` says. `store_ok`: the store was reached within BROKER_TTL."""
+        age_s = self._clock.monotonic() - self._committer.confirmed_at
+        seen = self._committer.seen
+        reached = age_s != float("inf")
+        return {
+            "broker": self.id,
+            "state": self.state,
+            "leading": self.leading,
+            "store_ok": age_s <= self._options.broker_ttl_s and self._committer.trouble is None,
+            "store_reached_s_ago": round(age_s, 3) if reached else None,
+            "problem": self._committer.trouble or self._standby.problem,
+            "document": seen.document if seen else None,
+            "epoch": seen.epoch if seen else None,
+            "seq": seen.seq if seen else None,
+            "leader": seen.broker.url if seen and seen.broker else None,
+        }
+
+    # --- running -----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until stopped. Raises whatever a part of the broker died of."""
+        if self._main is not None or self._stopping.is_set():
+            return
+        self._main = asyncio.create_task(self._stand_by_and_lead(), name="objq broker loop")
+        watch = asyncio.create_task(self._watch(), name="objq broker watch")
+        try:
+            await asyncio.wait({self._main, watch}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended = await self._wind_up({self._main, watch})
+        for task in ended:
+            if (error := task.exception()) is not None:
+                log.critical("%s died", task.get_name(), extra={"event": "task_died"})
+                raise error
+
+    async def stop(self) -> None:
+        """Stop gracefully, within SHUTDOWN_GRACE: answer what is here, then clear the broker."""
+        if self._main is None:
+            self._stopping.set()
+            self.state = "stopped"
+            return
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._become("stopping")
+            self._standby.stop()
+            if self._leader is not None:
+                self._leader.drain()
+        try:
+            await asyncio.wait_for(self._finished.wait(), self._options.shutdown_grace_s)
+        except TimeoutError:
+            log.error("could not finish within SHUTDOWN_GRACE", extra={"event": "grace_over"})
+            self._committer.close()
+            self._main.cancel()
+            await self._finished.wait()
+
+    async def _stand_by_and_lead(self) -> None:
+        with contextlib.suppress(Closed):
+            while not self._stopping.is_set():
+                self._become("standby")
+                lead = await self._standby.run()
+                self._leader = Leader(
+                    self._committer, lead.document, self._clock, self._ids, wait_s=lead.wait_s
+                )
+                log.info("leading in epoch %s", lead.document.epoch, extra={"event": "leading"})
+                self._become("leading")
+                if self._stopping.is_set():
+                    self._leader.drain()
+                try:
+                    await self._leader.run()
+                except Deposed as error:
+                    self._be_deposed(error)
+                else:
+                    await self._step_down()
+
+    def _become(self, state: State) -> None:
+        if self.state != "stopped":
+            self.state = "stopping" if self._stopping.is_set() else state
+
+    async def _step_down(self) -> None:
+        assert self._leader is not None
+        self._leader.end(NotBroker("this broker has stopped"))
+        broker_id = self.id
+        await self._committer.transact(lambda document: step_down(document, broker_id))
+        log.info("stepped down", extra={"event": "stepped_down"})
+
+    def _be_deposed(self, error: Deposed) -> None:
+        assert self._leader is not None
+        log.warning("deposed: %s", error, extra={"event": "deposed"})
+        leader, self._leader = self._leader, None
+        leader.end()
+        self._election.lose(self._ids.token())
+        self._reset_sockets()
+
+    async def _wind_up(self, tasks: set[asyncio.Task[None]]) -> Iterable[asyncio.Task[None]]:
+        ended = [task for task in tasks if task.done() and not task.cancelled()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        if self._leader is not None:
+            self._leader.end()
+        self._committer.close()
+        self.state = "stopped"
+        self._finished.set()
+        return ended
+
+    # --- pauses ------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while True:
+            self._notice_pause()
+            if self._leader is not None:
+                self._leader.check()
+            await asyncio.sleep(self._pause_limit_s / TICKS_PER_LIMIT)
+
+    def _notice_pause(self) -> bool:
+        now = self._clock.monotonic()
+        before, self._ran_at = self._ran_at, now
+        if before is None or self._main is None or now - before <= self._pause_limit_s:
+            return False
+        log.warning("this process was paused for %.1f s", now - before, extra={"event": "paused"})
+        if self._leader is not None:
+            self._leader.pause(now)
+        else:
+            self._election.forget()
+        self._reset_sockets()
+        return True
+
+    def _reset_sockets(self) -> None:
+        for reset in self.on_reset:
+            reset()
+
+    def _not_broker(self) -> NotBroker:
+        seen = self._committer.seen
+        named = seen.broker if seen else None
+        url = named.url if named and named.id != self.id else None
+        return NotBroker("this process does not lead", url=url)

@@ -1,0 +1,72 @@
+"""Ask a broker's `/readyz` at its advertised address, and tell a refusing port from an unreachable one.
+
+Only a refused connection proves that no process listens there. It is looked for on every address
+that the host name has: a host with one address that refuses and one that does not answer is
+unreachable. No proxy is used, and each step has a short timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+import ssl
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from objq.broker.election import ProbeResult, Reach
+
+TIMEOUT_S: Final = 2.0
+MAX_ANSWER_BYTES: Final = 65_536
+DEFAULT_PORTS: Final = {"ws": 80, "wss": 443, "http": 80, "https": 443}
+
+UNREACHABLE: Final = ProbeResult(Reach.UNREACHABLE)
+
+
+async def probe_http(url: str) -> ProbeResult:
+    """Return what the broker that advertises `url` (ws://, wss://) says of itself. Never raises."""
+    return await asyncio.to_thread(_probe, url)
+
+
+def _probe(url: str) -> ProbeResult:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or DEFAULT_PORTS[parts.scheme]
+        host = parts.hostname or ""
+    except (KeyError, ValueError):
+        return UNREACHABLE
+    try:
+        connected = socket.create_connection((host, port), TIMEOUT_S, all_errors=True)
+    except ExceptionGroup as group:
+        refused = all(isinstance(error, ConnectionRefusedError) for error in group.exceptions)
+        return ProbeResult(Reach.REFUSED) if refused else UNREACHABLE
+    except OSError:
+        return UNREACHABLE
+    try:
+        with connected:
+            return _ask(connected, host, port, secure=parts.scheme in ("wss", "https"))
+    except (OSError, http.client.HTTPException, msgspec.MsgspecError):
+        return UNREACHABLE
+
+
+def _ask(connected: socket.socket, host: str, port: int, *, secure: bool) -> ProbeResult:
+    if secure:
+        context = ssl.create_default_context()
+        connected = context.wrap_socket(connected, server_hostname=host)
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    connection.sock = connected
+    try:
+        connection.request("GET", "/readyz", headers={"Connection": "close"})
+        answer = connection.getresponse()
+        said = msgspec.json.decode(answer.read(MAX_ANSWER_BYTES), type=dict[str, Any])
+    finally:
+        connection.close()
+    broker = said.get("broker")
+    return ProbeResult(
+        Reach.ANSWERED,
+        broker=broker if isinstance(broker, str) else None,
+        leading=said.get("leading") is True,
+        store_ok=said.get("store_ok") is True,
+    )

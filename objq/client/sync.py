@@ -1,0 +1,151 @@
+"""The faces of the shared session: blocking for threads, awaitable for any event loop.
+
+Both hand their call to the one background loop of the process, so that all threads, views and loops
+share a connection, and what they ask at about the same time shares a frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Iterable
+
+from msgspec import UNSET
+
+from objq.client.client import Timeout, narrow
+from objq.client.shared import shared
+from objq.client.ticket import ids_of
+from objq.core import ops
+from objq.errors import Unknown
+
+
+class SharedCaller:
+    """The shared session, awaited from another loop."""
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+
+    async def call(self, op: ops.Op, timeout_s: Timeout = UNSET) -> ops.Answer:
+        future = shared.submit(self._alias, op, timeout_s)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise _closed(op) from None
+
+
+class SyncClient:
+    """The methods of `objq.client.client.Client`, blocking. They may be called from any thread.
+
+    In a thread that runs an event loop they block that loop; use `aconnect` there.
+    """
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+
+    def call(self, op: ops.Op, timeout_s: Timeout = UNSET) -> ops.Answer:
+        """Return the answer; see `objq.client.session.Session.call` for what is raised."""
+        if not shared.may_wait():
+            raise RuntimeError("The loop of objq cannot wait for itself; await an async client.")
+        future = shared.submit(self._alias, op, timeout_s)
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise _closed(op) from None
+        finally:
+            future.cancel()  # does something only if the wait was interrupted, as by Ctrl-C
+
+    def push(
+        self,
+        jobs: Iterable[ops.NewJob],
+        *,
+        request: str = "",
+        repeat: bool = False,
+        timeout_s: Timeout = UNSET,
+    ) -> ops.Outcomes:
+        op = ops.Push(request=request, jobs=tuple(jobs), repeat=repeat)
+        return narrow(self.call(op, timeout_s), ops.Outcomes)
+
+    def get(self, ids: Iterable[str], *, timeout_s: Timeout = UNSET) -> ops.Jobs:
+        return narrow(self.call(ops.Get(ids=tuple(ids)), timeout_s), ops.Jobs)
+
+    def stats(self, *, timeout_s: Timeout = UNSET) -> ops.Statistics:
+        return narrow(self.call(ops.Stats(), timeout_s), ops.Statistics)
+
+    # --- for workers -----------------------------------------------------------------------------
+
+    def claim(
+        self,
+        queues: Iterable[str] = ("default",),
+        *,
+        max_jobs: int = 1,
+        wait_s: float = 0.0,
+        worker: str = "",
+        claim: str = "",
+        timeout_s: Timeout = UNSET,
+    ) -> ops.Granted:
+        op = ops.TakeClaim(
+            claim=claim, queues=tuple(queues), max=max_jobs, wait=wait_s, worker=worker
+        )
+        return narrow(self.call(op, timeout_s), ops.Granted)
+
+    def heartbeat(
+        self, tokens: Iterable[str], started: Iterable[str] = (), *, timeout_s: Timeout = UNSET
+    ) -> ops.Beaten:
+        op = ops.Heartbeat(tokens=tuple(tokens), started=tuple(started))
+        return narrow(self.call(op, timeout_s), ops.Beaten)
+
+    def complete(
+        self, items: Iterable[ops.Completion], *, timeout_s: Timeout = UNSET
+    ) -> ops.Outcomes:
+        return narrow(self.call(ops.Complete(items=tuple(items)), timeout_s), ops.Outcomes)
+
+    def fail(self, items: Iterable[ops.Failure], *, timeout_s: Timeout = UNSET) -> ops.Outcomes:
+        return narrow(self.call(ops.Fail(items=tuple(items)), timeout_s), ops.Outcomes)
+
+    def release(self, tokens: Iterable[str], *, timeout_s: Timeout = UNSET) -> ops.Outcomes:
+        return narrow(self.call(ops.Release(tokens=tuple(tokens)), timeout_s), ops.Outcomes)
+
+    # --- for operators ---------------------------------------------------------------------------
+
+    def cancel(
+        self, ids: Iterable[str], expected: ops.JobState, *, timeout_s: Timeout = UNSET
+    ) -> ops.Outcomes:
+        op = ops.Cancel(request="", ids=tuple(ids), expected=expected)
+        return narrow(self.call(op, timeout_s), ops.Outcomes)
+
+    def retry(
+        self, ids: Iterable[str], expected: ops.JobState = "dead", *, timeout_s: Timeout = UNSET
+    ) -> ops.Outcomes:
+        op = ops.Retry(request="", ids=tuple(ids), expected=expected)
+        return narrow(self.call(op, timeout_s), ops.Outcomes)
+
+    def delete(
+        self, ids: Iterable[str], expected: ops.JobState, *, timeout_s: Timeout = UNSET
+    ) -> ops.Outcomes:
+        op = ops.Delete(request="", ids=tuple(ids), expected=expected)
+        return narrow(self.call(op, timeout_s), ops.Outcomes)
+
+    def run_now(
+        self,
+        ids: Iterable[str],
+        expected: ops.JobState = "scheduled",
+        *,
+        timeout_s: Timeout = UNSET,
+    ) -> ops.Outcomes:
+        op = ops.RunNow(request="", ids=tuple(ids), expected=expected)
+        return narrow(self.call(op, timeout_s), ops.Outcomes)
+
+    def pause(self, queue: str, *, timeout_s: Timeout = UNSET) -> ops.Answer:
+        return self.call(ops.Pause(request="", queue=queue), timeout_s)
+
+    def resume(self, queue: str, *, timeout_s: Timeout = UNSET) -> ops.Answer:
+        return self.call(ops.Resume(request="", queue=queue), timeout_s)
+
+
+def _closed(op: ops.Op) -> Unknown:
+    return Unknown(
+        f"The client was closed while this {ops.op_name(op)} was under way.", ids=ids_of(op)
+    )

@@ -1,0 +1,53 @@
+"""What the command line of a worker leaves open."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from django.conf import settings
+
+from objq.conf import options_for
+from objq.core.ops import QueueName
+from objq.errors import ConfigurationError
+from objq.optionrules import did_you_mean
+
+DEFAULT_CONCURRENCY: Final = 4
+"""Whatever the machine: every job may hold a database connection, so this must not surprise."""
+
+MAX_QUEUES_OF_A_WORKER: Final = 100
+
+LEVELS: Final = {0: logging.WARNING, 1: logging.INFO}
+
+
+def queues_of(alias: str, named: Sequence[str]) -> tuple[QueueName, ...]:
+    """Return the queues to work on: those named, or all that `QUEUES` of the backend lists.
+
+    Raises ConfigurationError for a queue that nobody can push to, and for an unknown alias.
+    """
+    options_for(alias)
+    known = list(settings.TASKS[alias].get("QUEUES", ["default"]))  # [] allows any name
+    for name in named:
+        if known and name not in known:
+            raise ConfigurationError(
+                f'TASKS["{alias}"]["QUEUES"] has no {name!r}. {did_you_mean(name, known)}'
+            )
+    queues = tuple(dict.fromkeys(named or known or ["default"]))
+    if len(queues) > MAX_QUEUES_OF_A_WORKER:
+        raise ConfigurationError(
+            f"{len(queues)} queues are more than one worker takes jobs from "
+            f"({MAX_QUEUES_OF_A_WORKER}): name some with --queue."
+        )
+    return queues
+
+
+def log_to_stderr(verbosity: int) -> None:
+    """Show objq's log lines, unless the project's LOGGING already sends them somewhere."""
+    logger = logging.getLogger("objq")
+    if logger.hasHandlers():
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(LEVELS.get(verbosity, logging.DEBUG))

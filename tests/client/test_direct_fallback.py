@@ -1,0 +1,343 @@
+"""A push that no broker answers is written directly, and may safely land twice (design §1, S7)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.files.storage import FileSystemStorage, InMemoryStorage
+
+from objq.client import direct as direct_module
+from objq.client.direct import DirectLink
+from objq.clock import SYSTEM_CLOCK
+from objq.core import ops
+from objq.core.codec import decode, seal
+from objq.core.document import Document
+from objq.core.ending import complete
+from objq.core.outcomes import Context
+from objq.errors import Invalid, NoDocument, ObjqError, QueueFull, Unavailable, Unknown
+from objq.ids import Ids
+from objq.store.aio import InThread
+from objq.store.base import ABSENT, Ambiguous, Content, Store
+from objq.store.base import TooLarge as StoreTooLarge
+from objq.store.base import Unavailable as StoreUnavailable
+from objq.store.file import FileStore
+from objq.store.memory import MemoryStore
+from tests.client.fakes import Socket, World
+from tests.client.test_session import now, pushes, virtual
+
+
+@virtual
+async def test_after_half_its_time_a_push_is_written_directly() -> None:
+    world = World()
+    began = now()
+    answer = await world.client().push([world.job()])
+
+    assert 5 <= now() - began < 5.5
+    assert answer.items[0].state == "ready"
+    assert answer.position == (0, 2, 0)
+    assert world.jobs() == ["job-1"]
+
+
+@virtual
+async def test_what_waits_together_is_written_together() -> None:
+    world = World()
+    client = world.client()
+    await asyncio.gather(*(client.push([world.job(n)]) for n in range(100)))
+    assert world.store.calls.count("write") == 1
+    assert world.store.calls.count("read") == 1
+    assert len(world.jobs()) == 100
+
+
+@virtual
+async def test_what_comes_during_a_write_goes_into_the_next() -> None:
+    world = World()
+    client = world.client()
+    writing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(name: str) -> None:
+        if name == "write":
+            writing.set()
+            await go_on.wait()
+
+    world.store.before = slow
+    first = asyncio.create_task(client.push([world.job(0)]))
+    await asyncio.sleep(2)
+    later = [asyncio.create_task(client.push([world.job(n)])) for n in range(1, 50)]
+    await writing.wait()
+    await asyncio.sleep(3)
+    assert world.store.calls.count("write") == 1, "never two writes in flight"
+    go_on.set()
+    await asyncio.gather(first, *later)
+    assert world.store.calls.count("write") == 2
+    assert len(world.jobs()) == 50
+
+
+@virtual
+async def test_conflict_takes_along_what_has_come_since() -> None:
+    world = World()
+    client = world.client()
+
+    async def interfere(name: str) -> None:
+        if name == "write" and world.store.calls.count("write") == 1:
+            world.commit(lambda document: None)
+
+    world.store.before = interfere
+    await client.push([world.job()])
+    assert world.store.calls.count("write") == 2
+    assert world.store.document().totals["default"].pushed == 1
+
+
+@virtual
+async def test_broker_that_comes_back_is_used_again() -> None:
+    world = World()
+    client = world.client()
+    await client.push([world.job(1)])
+    broker = world.broker().lead()
+    began = now()
+    await client.push([world.job(2)])
+    assert now() - began < 2.5
+    assert len(pushes(broker)) == 1
+
+
+@virtual
+async def test_frame_and_direct_write_both_land_once() -> None:
+    """The broker got the push, stalled, and applied it after the client had written it directly."""
+    world = World()
+    broker = world.broker().lead()
+    late: list[tuple[Socket, int, ops.Op]] = []
+    broker.handler = lambda socket, number, op: late.append((socket, number, op))
+    answer = await world.client().push([world.job()])
+
+    assert answer.items[0].state == "ready"
+    assert late
+    for _, _, op in late:
+        again = broker.answer(op)
+        assert isinstance(again, ops.Outcomes)
+        assert again.items[0].error is None
+    document = world.store.document()
+    assert list(document.jobs) == ["job-1"]
+    assert document.totals["default"].pushed == 1
+
+
+@virtual
+async def test_late_frame_of_a_job_that_has_run_and_gone_has_no_effect() -> None:
+    world = World()
+    broker = world.broker().lead()
+    late: list[ops.Op] = []
+
+    def handler(socket: Socket, number: int, op: ops.Op) -> None:
+        late.append(op)
+
+    broker.handler = handler
+    await world.client().push([world.job()])
+    granted = world.apply(ops.TakeClaim(claim="c"), broker.epoch)
+    assert isinstance(granted, ops.Granted)
+
+    def finish(document: Document) -> None:
+        done = ops.Complete(items=(ops.Completion(token=granted.jobs[0].token),))
+        complete(document, done, Context(2, world.ids.token, None))
+        document.remove("finished", document.finished["job-1"])
+
+    world.commit(finish)
+    broker.answer(late[0])
+    assert world.jobs() == []
+
+
+@virtual
+async def test_broker_that_answers_first_is_believed() -> None:
+    world = World()
+    broker = world.broker().lead()
+    broker.handler = lambda socket, number, op: None if not hung.is_set() else broker.answer(op)
+    hung = asyncio.Event()
+
+    async def hang(name: str) -> None:
+        if name == "read":
+            hung.set()
+            await asyncio.Event().wait()
+
+    world.store.before = hang
+    answer = await world.client().push([world.job()])
+    assert answer.items[0].state == "ready"
+    assert pushes(broker)[-1].repeat
+
+
+@virtual
+async def test_store_out_of_reach_means_not_sent() -> None:
+    world = World()
+
+    async def refuse(name: str) -> None:
+        if name == "read":
+            raise StoreUnavailable("no route")
+
+    world.store.before = refuse
+    began = now()
+    with pytest.raises(Unavailable):
+        await world.client().push([world.job()])
+    assert now() - began == pytest.approx(10)
+    world.store.calls.clear()
+    await asyncio.sleep(60)
+    assert world.store.calls == [], "nobody waits, so nothing is tried"
+
+
+@virtual
+async def test_write_without_an_answer_is_unknown_and_leaves_the_next_push_alone() -> None:
+    world = World()
+    lost = True
+
+    async def lose(name: str) -> None:
+        if name == "write" and lost:
+            raise Ambiguous("no reply")
+
+    world.store.before = lose
+    client = world.client()
+    with pytest.raises(Unknown) as caught:
+        await client.push([world.job(1)])
+    assert caught.value.ids == ("job-1",)
+    assert caught.value.request is not None
+    lost = False
+
+    await client.push([world.job(2)])
+    await client.push([world.job(1)], request=caught.value.request, repeat=True)
+    assert sorted(world.jobs()) == ["job-1", "job-2"]
+
+
+@virtual
+async def test_lost_reply_of_the_write_is_recognised() -> None:
+    world = World()
+
+    def lose() -> None:
+        world.store.after_write = None
+        raise Ambiguous("no reply")
+
+    world.store.after_write = lose
+    answer = await world.client().push([world.job()])
+    assert answer.items[0].state == "ready"
+    assert world.store.document().totals["default"].pushed == 1
+
+
+@virtual
+async def test_corrupt_document_is_kept_and_named() -> None:
+    world = World()
+    assert world.store.content is not None
+    world.store.content = Content(b'{"objq": 1', world.store.content.tag)
+    with pytest.raises(ObjqError, match="not a document of objq"):
+        await world.client().push([world.job()])
+    assert world.store.content.data == b'{"objq": 1'
+
+
+@virtual
+async def test_limits_are_the_documents() -> None:
+    world = World()
+    full = ops.DocumentSettings(max_jobs=1)
+
+    def lower(document: Document) -> None:
+        document.settings = full
+
+    world.commit(lower)
+    client = world.client()
+    await client.push([world.job(1)])
+    answer = await client.push([world.job(2)])
+    assert answer.items[0].error is not None
+    assert answer.items[0].error.code == "queue_full"
+
+
+@virtual
+async def test_object_too_large_for_the_store_is_a_refusal() -> None:
+    world = World()
+
+    async def refuse(name: str) -> None:
+        if name == "write":
+            raise StoreTooLarge("5 GiB")
+
+    world.store.before = refuse
+    with pytest.raises(QueueFull):
+        await world.client().push([world.job()])
+
+
+@virtual
+async def test_request_that_breaks_the_rules_code_harms_no_other() -> None:
+    world = World()
+    real = direct_module.apply
+
+    def broken(document: Document, op: Any, *args: Any, **kwargs: Any) -> Any:
+        if op.jobs[0].id == "job-3":
+            document.jobs.clear()
+            raise ZeroDivisionError
+        return real(document, op, *args, **kwargs)
+
+    direct_module.apply = broken
+    try:
+        client = world.client()
+        answers = await asyncio.gather(
+            *(client.push([world.job(n)]) for n in range(6)), return_exceptions=True
+        )
+    finally:
+        direct_module.apply = real
+    assert [isinstance(answer, Invalid) for answer in answers] == [n == 3 for n in range(6)]
+    assert len(world.jobs()) == 5
+
+
+@virtual
+async def test_only_pushes_go_directly() -> None:
+    world = World()
+    for call in (world.client().get(["job-1"]), world.client().pause("default")):
+        with pytest.raises(Unavailable):
+            await call
+    assert "write" not in world.store.calls
+
+
+# --- with real stores ----------------------------------------------------------------------------
+
+
+def _file(path: Path) -> Store:
+    return FileStore(FileSystemStorage(location=path), "queue.json", "objq")
+
+
+def _memory(path: Path) -> Store:
+    return MemoryStore(InMemoryStorage(), "queue.json", "objq")
+
+
+@pytest.fixture(params=[_file, _memory], ids=["file", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    made: Store = request.param(tmp_path)
+    return made
+
+
+def _push(number: int, ids: Ids) -> ops.Push:
+    job = ops.NewJob(id=f"job-{number}", task="shop.tasks.send")
+    return ops.Push(request=f"{ids.prefix(1)}:1", jobs=(job,))
+
+
+async def test_processes_push_side_by_side(store: Store) -> None:
+    ids = Ids()
+    document = Document.new("document-1", ops.DocumentSettings(), 1)
+    store.write(seal(document, ids.token(), SYSTEM_CLOCK.wall_ms(), leading=False), ABSENT)
+    stores = [InThread(store) for _ in range(4)]
+    links = [DirectLink(opened, SYSTEM_CLOCK, ids) for opened in stores]
+    try:
+        answers = await asyncio.gather(
+            *(links[n % 4].call(_push(n, ids), lambda: None) for n in range(80))
+        )
+    finally:
+        for link in links:
+            await link.close()
+        for opened in stores:
+            opened.close()
+    content: Any = store.read()
+    final = decode(content.data)
+    assert len(final.jobs) == 80
+    assert final.totals["default"].pushed == 80
+    assert len({answer.position for answer in answers}) == 80
+
+
+async def test_nothing_creates_a_document(store: Store) -> None:
+    opened = InThread(store)
+    link = DirectLink(opened, SYSTEM_CLOCK, Ids())
+    with pytest.raises(NoDocument, match="runbroker"):
+        await link.call(_push(1, Ids()), lambda: None)
+    await link.close()
+    opened.close()
+    assert store.read() is None

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+from django.utils import translation
+
+from objq_dashboard import wording
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0.0 s"), (0, "0.0 s"), (0.44, "0.4 s"), (9.94, "9.9 s"), (12.9, "12 s"),
+        (60, "1 min"), (3_599, "59 min"), (3_600, "1 h"), (90_000, "1 d"), (10**9, "11,574 d"),
+    ],
+)  # fmt: skip
+def test_age(seconds: float, text: str) -> None:
+    assert wording.age(seconds) == text.replace(" ", wording.SPACE)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (5 * 2**20, "5.0 MiB"),
+        (2**41, "2048.0 GiB"),
+    ],
+)
+def test_size(size: int, text: str) -> None:
+    assert wording.size(size) == text.replace(" ", wording.SPACE)
+
+
+def test_numbers_follow_the_language() -> None:
+    with translation.override("de"):
+        assert wording.number(1_234_567) == "1.234.567"
+        assert wording.age(1.25) == f"1,2{wording.SPACE}s"
+
+
+def test_moment_has_the_date_only_when_it_is_another_day() -> None:
+    assert wording.utc(1_764_430_000_123) == "2025-11-29 15:26:40 UTC"
+    assert wording.moment(1_764_430_000_123).endswith("26:40")
+    assert len(wording.moment(0)) > len("00:00:00")

@@ -1,0 +1,14 @@
+"""Settings of the processes that the end-to-end tests start; what varies comes from the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from tests.settings import *  # noqa: F403  # the usual way to build upon other settings
+
+STORAGES["objq"] = json.loads(os.environ["OBJQ_TEST_STORAGE"])  # noqa: F405  # from tests.settings
+TASKS["default"]["OPTIONS"] = {  # noqa: F405  # from tests.settings
+    "STORAGE": "objq",
+    **json.loads(os.environ["OBJQ_TEST_OPTIONS"]),
+}

@@ -1,0 +1,33 @@
+"""A process that serves a fake broker: `python -m tests.server.served KIND`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import django
+
+from objq.server import serve
+from tests.server.fakes import FakeBroker
+
+
+class Stubborn(FakeBroker):
+    async def stop(self) -> None:
+        print("stopping", flush=True)
+        await asyncio.Event().wait()
+
+
+class Broken(FakeBroker):
+    async def run(self) -> None:
+        raise ValueError("broken on purpose")
+
+
+KINDS: dict[str, type[FakeBroker]] = {"plain": FakeBroker, "stubborn": Stubborn, "broken": Broken}
+
+
+if __name__ == "__main__":
+    django.setup()
+    serve(
+        lambda address: KINDS[sys.argv[1]](), ("127.0.0.1", 0), lambda line: print(line, flush=True)
+    )
+    print("stopped", flush=True)
