@@ -49,7 +49,7 @@ class Options:
     direct_fallback: bool = True
     """Push by a direct CAS write when no broker answers within half of `enqueue_timeout_s`."""
     broker_url: str | None = None
-    """Where the broker is, for processes that cannot read the document; None: look there."""
+    """Where the broker is, for processes that cannot read the document; None: it is looked up there."""
     heartbeat_timeout_s: float = _seconds(30.0, 0.1, DAY_S)
     """T: a job whose holder was not heard for so long goes to the next worker (S5)."""
     broker_ttl_s: float = _seconds(10.0, 0.1, HOUR_S)

@@ -241,7 +241,11 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]
 
     def _refuse(self, request_id: int, error: BaseException) -> None:
         if not isinstance(error, ObjqError):
-            logger.error("A request has failed in a way that is a bug.", exc_info=error)
+            logger.error(
+                "A request has failed in a way that is a bug.",
+                exc_info=error,
+                extra={"event": "request_failed"},
+            )
             error = Unknown("The broker failed at this request (see its log); it may be applied.")
         self._reply(wire.encode_error(request_id, error))
 
@@ -264,7 +268,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]
                 await self._send({"type": "websocket.close", "code": self._close_code})
         except Exception:
             # Whoever waits for them meets the end of the socket, and asks again over another.
-            logger.exception("Answers could not be sent.")
+            logger.exception("Answers could not be sent.", extra={"event": "send_failed"})
         finally:
             self._sender = None
 

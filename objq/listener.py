@@ -10,6 +10,7 @@ Import this module only through `objq.server.load_listener`, which sees to the r
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ import daphne.server  # first: Twisted's reactor depends on the order of imports
 from daphne.http_protocol import HTTPFactory
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 from twisted.internet import reactor
+
+logger = logging.getLogger("objq.listener")
 
 PING_INTERVAL_S: Final = 20.0
 PING_TIMEOUT_S: Final = 30.0
@@ -61,7 +64,12 @@ class Socket(WebSocketProtocol):  # type: ignore[misc]
         if self._unsent_bytes is not None:
             self._unsent_bytes += len(payload)
             if self._unsent_bytes > MAX_UNSENT_BYTES:
-                self.wasNotCleanReason = "the peer does not read"
+                logger.warning(
+                    "Dropped %s, which does not read: more than %s bytes wait for it.",
+                    self.peer,
+                    f"{MAX_UNSENT_BYTES:,}",
+                    extra={"event": "peer_does_not_read"},
+                )
                 self.dropConnection(abort=True)
                 return
         super().sendMessage(payload, *args, **kwargs)

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -29,6 +30,12 @@ logger = logging.getLogger("objq.server")
 CLOSE_TIMEOUT_S: Final = 2.0
 """What peers have to take the closing of their sockets before they are dropped."""
 
+ANNOUNCE_S: Final = 0.2
+"""How often a broker is asked for its state, so that people are told of changes."""
+
+MAX_FILES: Final = 65_536
+"""Open files that are asked for; each client is one."""
+
 
 class Broker(ApplicationBroker, Protocol):
     """What a server needs of `objq.broker.broker.Broker`."""
@@ -39,9 +46,6 @@ class Broker(ApplicationBroker, Protocol):
 
     async def stop(self) -> None: ...
 
-
-ANNOUNCE_S: Final = 0.2
-"""How often a broker is asked for its state, so that people are told of changes."""
 
 MakeBroker = Callable[[Address], Broker]
 """Builds the broker for the address that was bound."""
@@ -119,9 +123,18 @@ def serve(
     process at once, with status 1. Raises what the broker ended with, and ConfigurationError if the
     port cannot be had.
     """
+    allow_many_sockets()
     loop = reactor_loop()
     asyncio.set_event_loop(loop)
     loop.run_until_complete(_serve(Server(make_broker, bind), announce))
+
+
+def allow_many_sockets() -> None:
+    """Let this process open as many files as it may: the usual 1,024 are a thousand clients."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _serve(server: Server, announce: Callable[[str], Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,18 +59,21 @@ def counts() -> Counts:
     )
 
 
-def latest(limit: int = LATEST) -> list[dict[str, Any]]:
-    """Return the newest jobs of the site with their states, newest first, ready for JSON."""
+def latest(*, ask: bool = True, limit: int = LATEST) -> list[dict[str, Any]]:
+    """Return the newest jobs of the site, newest first, ready for JSON.
+
+    Without `ask` the queue is not asked, and their states are unknown.
+    """
     rows = list(IndexJob.objects.select_related("page").defer("page__body")[:limit])
     if not rows:
         return []
     views: dict[str, JobView] = {}
-    absent = "missing"
-    try:
-        found = objq.connect().get([row.job for row in rows], timeout_s=TIMEOUT_S)
-        views = {view.id: view for view in found.jobs if view is not None}
-    except (ObjqError, ImproperlyConfigured):
-        absent = "unknown"
+    absent = "unknown"
+    if ask:
+        with suppress(ObjqError, ImproperlyConfigured):
+            found = objq.connect().get([row.job for row in rows], timeout_s=TIMEOUT_S)
+            views = {view.id: view for view in found.jobs if view is not None}
+            absent = "missing"
     return [describe(row, views.get(row.job), absent) for row in rows]
 
 
@@ -108,4 +112,6 @@ def milliseconds(value: int) -> str:
 
 def snapshot() -> dict[str, Any]:
     """Return all that the status page shows."""
-    return {"counts": asdict(counts()), "jobs": latest()}
+    counted = counts()
+    # A queue that has not answered once is not waited for again.
+    return {"counts": asdict(counted), "jobs": latest(ask=not counted.why)}

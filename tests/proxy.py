@@ -10,9 +10,8 @@ or in its own, which ends when its standard input does::
 
     python -m tests.proxy http://127.0.0.1:9000 --cut-every 10
 
-It understands enough HTTP/1.1 for the clients of object stores: persistent connections, bodies
-with a length or in chunks, `Expect: 100-continue`. A rule is asked once for each request, when it
-has been read whole, and returns what to do with it.
+A rule is asked once for each request, when it has been read whole, and returns what to do with it.
+It runs in the proxy's thread: what it waits for, everybody waits for.
 """
 
 from __future__ import annotations
@@ -22,53 +21,17 @@ import asyncio
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-MAX_HEAD_BYTES: Final = 256 * 1024
+from tests.http1 import MAX_HEAD_BYTES, Message, Peer, Upstream
+
 REMEMBERED: Final = 10_000
 START_TIMEOUT_S: Final = 10.0
-
-
-@dataclass(frozen=True)
-class Message:
-    """A request or a reply: its first line, its header as it came, and its body."""
-
-    start: str
-    headers: tuple[tuple[str, str], ...]
-    body: bytes = b""
-
-    def header(self, name: str) -> str | None:
-        return next((value for key, value in self.headers if key.lower() == name.lower()), None)
-
-    def without(self, names: Iterable[str]) -> Message:
-        unwanted = {name.lower() for name in names}
-        kept = tuple((key, value) for key, value in self.headers if key.lower() not in unwanted)
-        return Message(self.start, kept, self.body)
-
-    def encode(self) -> bytes:
-        lines = [self.start, *(f"{key}: {value}" for key, value in self.headers)]
-        return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + self.body
-
-    @property
-    def method(self) -> str:
-        return self.start.split(" ")[0]
-
-    @property
-    def target(self) -> str:
-        return self.start.split(" ")[1]
-
-    @property
-    def status(self) -> int:
-        return int(self.start.split(" ")[1])
-
-    @property
-    def is_write(self) -> bool:
-        return self.method in ("PUT", "POST", "PATCH")
 
 
 # --- what can be done with a request -------------------------------------------------------------
@@ -110,10 +73,10 @@ Rule = Callable[[Message], Action | None]
 def s3_error(status: int, code: str, retry_after_s: int | None = None) -> Answer:
     """Return an answer as S3 gives it."""
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>injected</Message></Error>"
-    headers = (("Content-Type", "application/xml"),)
+    headers = [("Content-Type", "application/xml")]
     if retry_after_s is not None:
-        headers += (("Retry-After", str(retry_after_s)),)
-    return Answer(status, body.encode(), headers)
+        headers.append(("Retry-After", str(retry_after_s)))
+    return Answer(status, body.encode(), tuple(headers))
 
 
 def every_nth_write(n: int, action: Action, containing: str = "") -> Rule:
@@ -177,6 +140,7 @@ class Proxy:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._failure: OSError | None = None
+        self._errors: list[Exception] = []
         self._connections: set[asyncio.Task[None]] = set()
 
     @property
@@ -200,6 +164,8 @@ class Proxy:
         with suppress(RuntimeError):  # the loop has ended by itself
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
+        if exc is None and self._errors:
+            raise self._errors[0]
 
     def count(self, wanted: Callable[[Exchange], bool]) -> int:
         with self._changed:
@@ -252,8 +218,10 @@ class Proxy:
                 request = await client.receive_request()
                 if request is None or not await self._handle(request, client, server):
                     return
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
+        except (OSError, asyncio.IncompleteReadError):
             return  # either side went away, which is its right
+        except Exception as exc:
+            self._errors.append(exc)  # the rule's, or a message that is not understood
         finally:
             client.close()
             server.close()
@@ -277,7 +245,7 @@ class Proxy:
         if action.until is not None:
             await asyncio.to_thread(action.until.wait)
         try:
-            reply, lasting = await server.exchange(request.without(("Expect", *action.strip)))
+            reply = await server.exchange(request.without(("Expect", *action.strip)))
         except (OSError, asyncio.IncompleteReadError):
             self._record(request, action, 0)
             return False
@@ -285,7 +253,7 @@ class Proxy:
         if isinstance(action, CutReply):
             return False
         await client.send(reply)
-        return lasting
+        return not reply.closes
 
     def _record(self, request: Message, action: Action, status: int) -> None:
         with self._changed:
@@ -298,109 +266,6 @@ def reply_of(answer: Answer, request: Message) -> Message:
     body = b"" if request.method == "HEAD" else answer.body
     headers = (*answer.headers, ("Content-Length", str(len(body))))
     return Message(f"HTTP/1.1 {answer.status} Injected", headers, body)
-
-
-class Peer:
-    """One side's connection, in messages."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    async def receive_request(self) -> Message | None:
-        """Return the next request, or None at the end of the connection."""
-        head = await self._head()
-        if head is None:
-            return None
-        if (head.header("Expect") or "").lower() == "100-continue":
-            self.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return await self._with_body(head, bodiless=head.header("Content-Length") is None)
-
-    async def receive_reply(self, method: str) -> tuple[Message, bool]:
-        """Return the reply, and whether another may follow on this connection."""
-        while True:
-            head = await self._head()
-            if head is None:
-                raise ConnectionResetError("The server closed the connection.")
-            if head.status >= 200:
-                break
-        bodiless = method == "HEAD" or head.status in (204, 304)
-        endless = not bodiless and not _has_end(head)
-        if endless:
-            body = await self.reader.read()
-            head = Message(head.start, (*head.headers, ("Content-Length", str(len(body)))), body)
-        else:
-            head = await self._with_body(head, bodiless)
-        closing = (head.header("Connection") or "").lower() == "close"
-        return head, not (endless or closing)
-
-    async def send(self, message: Message) -> None:
-        self.writer.write(message.encode())
-        await self.writer.drain()
-
-    def close(self) -> None:
-        self.writer.close()
-
-    async def _head(self) -> Message | None:
-        try:
-            text = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        except asyncio.IncompleteReadError as exc:
-            if exc.partial:
-                raise
-            return None
-        start, *lines = text[:-4].split("\r\n")
-        pairs = (line.partition(":") for line in lines)
-        return Message(start, tuple((key, value.strip()) for key, _, value in pairs))
-
-    async def _with_body(self, head: Message, bodiless: bool) -> Message:
-        if "chunked" in (head.header("Transfer-Encoding") or "").lower():
-            body = await self._chunks()
-            plain = head.without(("Transfer-Encoding", "Content-Length"))
-            length = ("Content-Length", str(len(body)))
-            return Message(head.start, (*plain.headers, length), body)
-        if bodiless:
-            return head
-        body = await self.reader.readexactly(int(head.header("Content-Length") or 0))
-        return Message(head.start, head.headers, body)
-
-    async def _chunks(self) -> bytes:
-        parts = []
-        while True:
-            size = int((await self.reader.readuntil(b"\r\n")).split(b";")[0], 16)
-            parts.append(await self.reader.readexactly(size))
-            await self.reader.readuntil(b"\r\n")
-            if size == 0:
-                return b"".join(parts)
-
-
-class Upstream:
-    """The way to the server: one connection, kept as long as the server keeps it."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._address = address
-        self._peer: Peer | None = None
-
-    async def exchange(self, request: Message) -> tuple[Message, bool]:
-        peer = self._peer
-        # A kept connection that the server has closed meanwhile is not the client's concern.
-        if peer is None or peer.reader.at_eof():
-            self.close()
-            reader, writer = await asyncio.open_connection(*self._address, limit=MAX_HEAD_BYTES)
-            peer = self._peer = Peer(reader, writer)
-        await peer.send(request)
-        reply, lasting = await peer.receive_reply(request.method)
-        if not lasting:
-            self.close()
-        return reply, lasting
-
-    def close(self) -> None:
-        if self._peer is not None:
-            self._peer.close()
-            self._peer = None
-
-
-def _has_end(head: Message) -> bool:
-    return head.header("Content-Length") is not None or head.header("Transfer-Encoding") is not None
 
 
 # --- in a process of its own ---------------------------------------------------------------------

@@ -110,7 +110,7 @@ def _start(folder: Path, owner: int, prepare: Callable[[Path], Launch]) -> str:
         if _wait_until_ready(folder, launch):
             return launch.url
     log = (folder / "log.txt").read_text(errors="replace")
-    raise CannotStart(f"{launch.command[0]} does not start:\n{log[-2000:]}")
+    raise CannotStart(f"The server {folder.name} does not start:\n{log[-2000:]}")
 
 
 def _spawn(folder: Path, owner: int, launch: Launch) -> None:

@@ -59,7 +59,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
+    """`known`: the queue was asked and answered; else the tables are empty and not shown."""
+
     health: Health
+    known: bool = False
     broker: tuple[Row, ...] = ()
     queues: tuple[Row, ...] = ()
     running: tuple[Row, ...] = ()
@@ -74,6 +77,7 @@ def read(alias: str) -> Overview:
         return Overview(health=unreadable(error))
     now_ms = time.time_ns() // 1_000_000
     return Overview(
+        known=True,
         health=judge(stats, now_ms, timeout_s),
         broker=broker_rows(stats, now_ms),
         queues=tuple(queue_row(name, stats.queues[name], now_ms) for name in sorted(stats.queues)),

@@ -7,10 +7,9 @@ Every leadership has an id of its own. A deposed broker never commits again unde
 answers what waits with Unknown, has its sockets closed and stands by under a new id (S4). Stopping
 flushes what is here, then clears the recorded broker by CAS, so that a standby needs no timeout.
 
-A side task watches this process's clock. A gap means that the process was paused: sockets are closed
-unread and the document is read before anybody is served again. If the side task itself dies, the
-broker stops loudly.
-"""
+A side task watches this process's clock. A gap means that the process was paused: sockets are
+closed unread and the document is read before anybody is served again. If the side task itself
+dies, the broker stops loudly."""
 
 from __future__ import annotations
 
@@ -18,30 +17,30 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import objq
 from objq.broker.addresses import is_bound_here
 from objq.broker.batch import Deposed
-from objq.broker.commit import Closed, CommitStats, Committer
+from objq.broker.commit import Closed, Committer
 from objq.broker.election import Election
 from objq.broker.inbox import refuse
 from objq.broker.leader import Leader
+from objq.broker.pause import PauseWatch
+from objq.broker.readiness import describe
 from objq.broker.standby import Candidate, Probe, Standby
+from objq.broker.stats import CommitStats
 from objq.clock import Clock
 from objq.conf import Options
 from objq.core import ops
 from objq.core.leading import step_down
 from objq.errors import NotBroker, Unavailable
 from objq.ids import Ids
-from objq.store.base import AsyncStore
+from objq.store.base import AsyncStore, TooLarge
 
 log = logging.getLogger("objq.broker")
 
 State = Literal["starting", "standby", "leading", "stopping", "stopped"]
-
-TICKS_PER_LIMIT: Final = 4
-"""How often the clock is looked at within the gap that counts as a pause."""
 
 
 class Broker:
@@ -91,10 +90,9 @@ class Broker:
         self._main: asyncio.Task[None] | None = None
         self._finished = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._pause_limit_s = min(options.heartbeat_timeout_s / 4, ttl_s / 2)
-        self._ran_at: float | None = None
+        self._pauses = PauseWatch(clock, min(options.heartbeat_timeout_s / 4, ttl_s / 2))
 
-    # --- what servers and consumers use ------------------------------------------------------------
+    # --- what servers and consumers use ----------------------------------------------------------
 
     @property
     def id(self) -> str:
@@ -116,7 +114,7 @@ class Broker:
         return self._committer.stats
 
     def submit(self, op: ops.Request) -> asyncio.Future[ops.Answer]:
-        """Return a future of the answer, or of an ObjqError. Cancel it when nobody waits any more."""
+        """Return a future of the answer, or of an ObjqError; cancel it when nobody waits."""
         paused = self._notice_pause()
         if self._leader is not None and not paused:
             return self._leader.submit(op)
@@ -147,23 +145,12 @@ class Broker:
 
     def readiness(self) -> dict[str, Any]:
         """Return what `/readyz` says. `store_ok`: the store was reached within BROKER_TTL."""
-        age_s = self._clock.monotonic() - self._committer.confirmed_at
-        seen = self._committer.seen
-        reached = age_s != float("inf")
-        return {
-            "broker": self.id,
-            "state": self.state,
-            "leading": self.leading,
-            "store_ok": age_s <= self._options.broker_ttl_s and self._committer.trouble is None,
-            "store_reached_s_ago": round(age_s, 3) if reached else None,
-            "problem": self._committer.trouble or self._standby.problem,
-            "document": seen.document if seen else None,
-            "epoch": seen.epoch if seen else None,
-            "seq": seen.seq if seen else None,
-            "leader": seen.broker.url if seen and seen.broker else None,
-        }
+        readiness = describe(self._committer, self._clock, self._options.broker_ttl_s)
+        problem = readiness["problem"] or self._standby.problem
+        lead = {"broker": self.id, "state": self.state, "leading": self.leading}
+        return lead | readiness | {"problem": problem}
 
-    # --- running -----------------------------------------------------------------------------------
+    # --- running ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Run until stopped. Raises whatever a part of the broker died of."""
@@ -227,8 +214,12 @@ class Broker:
         assert self._leader is not None
         self._leader.end(NotBroker("this broker has stopped"))
         broker_id = self.id
-        await self._committer.transact(lambda document: step_down(document, broker_id))
-        log.info("stepped down", extra={"event": "stepped_down"})
+        try:
+            await self._committer.transact(lambda document: step_down(document, broker_id))
+        except TooLarge as error:
+            log.error("could not step down: %s", error, extra={"event": "document_too_large"})
+        else:
+            log.info("stepped down", extra={"event": "stepped_down"})
 
     def _be_deposed(self, error: Deposed) -> None:
         assert self._leader is not None
@@ -250,23 +241,22 @@ class Broker:
         self._finished.set()
         return ended
 
-    # --- pauses ------------------------------------------------------------------------------------
+    # --- pauses ----------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         while True:
             self._notice_pause()
             if self._leader is not None:
                 self._leader.check()
-            await asyncio.sleep(self._pause_limit_s / TICKS_PER_LIMIT)
+            await asyncio.sleep(self._pauses.tick_s)
 
     def _notice_pause(self) -> bool:
-        now = self._clock.monotonic()
-        before, self._ran_at = self._ran_at, now
-        if before is None or self._main is None or now - before <= self._pause_limit_s:
+        paused_s = self._pauses.paused_s()
+        if not paused_s:
             return False
-        log.warning("this process was paused for %.1f s", now - before, extra={"event": "paused"})
+        log.warning("this process was paused for %.1f s", paused_s, extra={"event": "paused"})
         if self._leader is not None:
-            self._leader.pause(now)
+            self._leader.pause(self._clock.monotonic())
         else:
             self._election.forget()
         self._reset_sockets()

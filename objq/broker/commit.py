@@ -9,7 +9,7 @@ the write succeeded               confirmed
 `Ambiguous`, `Throttled`,         wait, then repeat the identical bytes with the identical
 `Unavailable`, `Denied`,          expectation, for ever: the first attempt may have been applied,
 `Missing`                         or may still be, and only this repeat cannot apply it twice
-`Conflict`                        read back. Our own bytes: an earlier attempt was applied, confirmed.
+`Conflict`                        read back. Our own bytes: an earlier attempt was applied.
                                   The version we expected: a stale read, repeat. Anything newer:
                                   adopt it, run the change on it (the rules make that harmless where
                                   our version lies underneath) and write that
@@ -22,11 +22,11 @@ What must not be built upon is refused by `objq.broker.reading`; nothing is writ
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from objq.broker.pace import Pace
-from objq.broker.reading import Closed, CommitStats, Found, Reader
+from objq.broker.reading import Closed, Found, Reader
+from objq.broker.stats import CommitStats
 from objq.clock import Clock
 from objq.core.codec import seal
 from objq.core.document import Document, Header
@@ -34,9 +34,7 @@ from objq.errors import NoDocument
 from objq.ids import Ids
 from objq.store.base import ABSENT, AsyncStore, Conflict, Expect, StoreError, Tag, TooLarge
 
-__all__ = ["Change", "Closed", "CommitStats", "Committer", "Superseded"]
-
-log = logging.getLogger("objq.broker")
+__all__ = ["Change", "Closed", "Committer", "Superseded"]
 
 Change = Callable[[Document], bool]
 
@@ -70,7 +68,7 @@ class Committer:
         self._tag: Tag | None = None
         self._in_flight = 0
 
-    # --- what callers use --------------------------------------------------------------------------
+    # --- what callers use ------------------------------------------------------------------------
 
     @property
     def stats(self) -> CommitStats:
@@ -143,13 +141,10 @@ class Committer:
         async with self._lock:
             if self._document is None:
                 return await self._load()
-            started = self._clock.monotonic()
             found = await self.reader.read(unless=self._tag)
-            if found is not None:
+            if found.document is not None:
                 return self._adopt(found)
-            assert self.seen is not None
-            assert self._tag is not None
-            self._confirm(self.seen, self._tag, started)
+            self._confirm(found.header, found.tag, found.started)
             return self._document
 
     async def read_header(self) -> Header | None:
@@ -178,7 +173,7 @@ class Committer:
         """End every wait with Closed, now and from now on. A write under way is not called back."""
         self.reader.close()
 
-    # --- writing -----------------------------------------------------------------------------------
+    # --- writing ---------------------------------------------------------------------------------
 
     async def _commit(self, document: Document, expect: Expect, leading: bool) -> bool:
         """Write the document until it is known whether it is in; return False if another is."""
@@ -245,12 +240,10 @@ class Committer:
         self._settled = True
         self._confirm(header, tag, started)
 
-    # --- what is confirmed -------------------------------------------------------------------------
+    # --- what is confirmed -----------------------------------------------------------------------
 
     async def _load(self) -> Document:
-        found = await self.reader.read()
-        assert found is not None
-        return self._adopt(found)
+        return self._adopt(await self.reader.read())
 
     def _adopt(self, found: Found) -> Document:
         assert found.document is not None

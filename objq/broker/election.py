@@ -14,10 +14,9 @@ anything else, for a while                                    write a challenge
 ============================================================  ===================================
 
 Any commit of the leader removes a challenge, so a leader that makes progress is never taken over,
-whether or not it can be reached from here. Challenges that were answered back off. A broker that was
-deposed while alive proves by that that it judged wrongly before: it only challenges from then on, and
-two brokers that cannot see each other do not take the lead from one another in turns.
-"""
+whether or not it can be reached from here. Challenges that were answered back off. A broker that
+was deposed while alive proves by that that it judged wrongly before: it only challenges from then
+on, and two brokers that cannot see each other do not take the lead from one another in turns."""
 
 from __future__ import annotations
 
@@ -68,7 +67,7 @@ class Decision:
 
 
 class Election:
-    """What this process has learnt about the present leader. `broker_id`: the id it would lead by."""
+    """What this process knows of the present leader. `broker_id`: the id it would lead by."""
 
     def __init__(self, broker_id: str, ttl_s: float, ids: Ids) -> None:
         self.broker_id = broker_id

@@ -1,9 +1,8 @@
 """Requests that wait for the next commit: everything that arrives while a write is in flight.
 
-The buffer is bounded for whatever adds work (`MAX_REQUESTS`, `MAX_REQUEST_BYTES`); beyond that those
-are refused with `overloaded`. The report of an outcome is always admitted: there are never more of
-them than claims are live, and each makes room (promise S13).
-"""
+The buffer is bounded for whatever adds work (`MAX_REQUESTS`, `MAX_REQUEST_BYTES`); beyond that
+those are refused with `overloaded`. The report of an outcome is always admitted: there are never
+more of them than claims are live, and each makes room (promise S13)."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ OUTCOMES: Final = (ops.Complete, ops.Fail, ops.Release)
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One request and who waits for its answer. `deadline`: loop time at which a claim stops waiting.
+    """One request and who waits for its answer. `deadline`: loop time when a claim stops waiting.
 
     `outcome` is what the last run of the change made of it; it is told once that is durable.
     """

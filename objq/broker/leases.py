@@ -1,14 +1,13 @@
 """When the holder of each claim was last heard: what S5 needs to end a claim.
 
 Times are seconds on this process's own monotonic clock and are passed in; two machines' clocks are
-never compared. A claim is silent when no frame that names its token was heard for the timeout. Tokens
-stand in the order in which they were heard, so the silent ones are found at the front without
-looking at the others.
+never compared. A claim is silent when no frame that names its token was heard for the timeout.
+Tokens stand in the order in which they were heard, so the silent ones are found at the front
+without looking at the others.
 
-After a take-over, a pause or an outage, `restart` gives every claim a full timeout from that moment:
-until then nothing is silent, however long ago it was heard. What is heard before or after counts
-from its own time, but never ends before that moment.
-"""
+After a take-over, a pause or an outage, `restart` gives every claim a full timeout from that
+moment: until then nothing is silent, however long ago it was heard. What is heard before or after
+counts from its own time, but never ends before that moment."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Requests that change nothing: `get`, `stats`, and the answer to a heartbeat.
 
-They are answered from the confirmed document only: at once if no write is in flight, else after it.
-The one exception is a heartbeat with nothing but good news, which is answered from memory even while
-a write is in flight. Bad news waits: "lost" must not be told of a claim whose end may yet prove not
-to be durable, nor "cancel" of a cancellation.
-"""
+They are answered from the confirmed document only: at once if no write is in flight, else after
+it. The one exception is a heartbeat with nothing but good news, which is answered from memory even
+while a write is in flight. Bad news waits: "lost" must not be told of a claim whose end may yet
+prove not to be durable, nor "cancel" of a cancellation."""
 
 from __future__ import annotations
 

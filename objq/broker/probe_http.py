@@ -1,4 +1,4 @@
-"""Ask a broker's `/readyz` at its advertised address, and tell a refusing port from an unreachable one.
+"""Ask a broker's `/readyz` at its advertised address; tell a refusing port from an unreachable one.
 
 Only a refused connection proves that no process listens there. It is looked for on every address
 that the host name has: a host with one address that refuses and one that does not answer is
@@ -11,7 +11,7 @@ import asyncio
 import http.client
 import socket
 import ssl
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,15 +22,34 @@ TIMEOUT_S: Final = 2.0
 MAX_ANSWER_BYTES: Final = 65_536
 DEFAULT_PORTS: Final = {"ws": 80, "wss": 443, "http": 80, "https": 443}
 
-UNREACHABLE: Final = ProbeResult(Reach.UNREACHABLE)
+class Readiness(NamedTuple):
+    """How far the question got, and what `/readyz` said (empty unless answered)."""
+
+    reach: Reach
+    said: dict[str, Any]
+
+
+UNREACHABLE: Final = Readiness(Reach.UNREACHABLE, {})
 
 
 async def probe_http(url: str) -> ProbeResult:
     """Return what the broker that advertises `url` (ws://, wss://) says of itself. Never raises."""
-    return await asyncio.to_thread(_probe, url)
+    reach, said = await ask_readiness(url)
+    broker = said.get("broker")
+    return ProbeResult(
+        reach,
+        broker=broker if isinstance(broker, str) else None,
+        leading=said.get("leading") is True,
+        store_ok=said.get("store_ok") is True,
+    )
 
 
-def _probe(url: str) -> ProbeResult:
+async def ask_readiness(url: str) -> Readiness:
+    """Return the whole answer of `/readyz` at the address of `url`. Never raises."""
+    return await asyncio.to_thread(_ask_at, url)
+
+
+def _ask_at(url: str) -> Readiness:
     try:
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORTS[parts.scheme]
@@ -41,17 +60,18 @@ def _probe(url: str) -> ProbeResult:
         connected = socket.create_connection((host, port), TIMEOUT_S, all_errors=True)
     except ExceptionGroup as group:
         refused = all(isinstance(error, ConnectionRefusedError) for error in group.exceptions)
-        return ProbeResult(Reach.REFUSED) if refused else UNREACHABLE
-    except OSError:
+        return Readiness(Reach.REFUSED, {}) if refused else UNREACHABLE
+    except (OSError, ValueError):  # ValueError: no host name can look like that
         return UNREACHABLE
     try:
         with connected:
-            return _ask(connected, host, port, secure=parts.scheme in ("wss", "https"))
+            secure = parts.scheme in ("wss", "https")
+            return Readiness(Reach.ANSWERED, _ask(connected, host, port, secure=secure))
     except (OSError, http.client.HTTPException, msgspec.MsgspecError):
         return UNREACHABLE
 
 
-def _ask(connected: socket.socket, host: str, port: int, *, secure: bool) -> ProbeResult:
+def _ask(connected: socket.socket, host: str, port: int, *, secure: bool) -> dict[str, Any]:
     if secure:
         context = ssl.create_default_context()
         connected = context.wrap_socket(connected, server_hostname=host)
@@ -60,13 +80,6 @@ def _ask(connected: socket.socket, host: str, port: int, *, secure: bool) -> Pro
     try:
         connection.request("GET", "/readyz", headers={"Connection": "close"})
         answer = connection.getresponse()
-        said = msgspec.json.decode(answer.read(MAX_ANSWER_BYTES), type=dict[str, Any])
+        return msgspec.json.decode(answer.read(MAX_ANSWER_BYTES), type=dict[str, Any])
     finally:
         connection.close()
-    broker = said.get("broker")
-    return ProbeResult(
-        Reach.ANSWERED,
-        broker=broker if isinstance(broker, str) else None,
-        leading=said.get("leading") is True,
-        store_ok=said.get("store_ok") is True,
-    )

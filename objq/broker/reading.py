@@ -14,16 +14,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from objq.broker.pace import Pace
+from objq.broker.stats import CommitStats
 from objq.clock import Clock
 from objq.core.codec import check_successor, decode, decode_head
 from objq.core.document import Document, Header
 from objq.errors import DocumentError, ForeignDocument, NoDocument
 from objq.ids import Ids
 from objq.store.base import (
+    ABSENT,
     NOT_MODIFIED,
     Ambiguous,
     AsyncStore,
@@ -43,28 +44,19 @@ FAILURES_PER_WARNING: Final = 10
 """Of failures in a row, the first and then one in so many is a warning in the log."""
 
 
+SHORTEST_WAIT_S: Final = 0.001
+"""A wait that rounding made shorter could end before its time has come, again and again."""
+
+
 class Closed(Exception):
     """The committer was closed; what was being written may or may not be applied."""
 
 
-@dataclass(slots=True)
-class CommitStats:
-    """Counters since the process started. `lost_commits` above 0 means a store without real CAS."""
-
-    commits: int = 0
-    attempts: int = 0
-    conflicts: int = 0
-    ambiguous: int = 0
-    throttled: int = 0
-    failures: int = 0
-    reads: int = 0
-    bytes_written: int = 0
-    max_in_flight: int = 0
-    lost_commits: int = 0
-
-
 class Found(NamedTuple):
-    """A version that may be built upon. `document` is None if the bytes are those being written."""
+    """A version that may be built upon; `started`: when the read that found it began (monotonic).
+
+    `document` is None if it is known already: the object is unchanged, or is what is being written.
+    """
 
     tag: Tag
     header: Header
@@ -89,19 +81,21 @@ class Reader:
         self._failures = 0
         self._refused_heads = 0
 
-    async def read(self, unless: Tag | None = None, ours: bytes = b"") -> Found | None:
-        """Return a version that may be built upon; None if the object is still `unless`.
+    async def read(self, unless: Tag | None = None, ours: bytes = b"") -> Found:
+        """Return a version that may be built upon.
 
-        `ours`: bytes whose fate is in doubt; they are recognised without decoding them again.
+        `unless`: the tag of the version that was seen last, which need not be read again. `ours`:
+        bytes whose fate is in doubt; they are recognised without decoding them again.
         Raises NoDocument if there is none and none was ever seen, and Closed.
         """
         refusals = 0
         while True:
-            started = self._clock.monotonic()
-            content = await self._get(unless)
-            if content is NOT_MODIFIED or (isinstance(content, Content) and content.tag == unless):
+            content, started = await self._get(unless)
+            if content is NOT_MODIFIED or (content is not None and content.tag == unless):
+                assert self.seen is not None
+                assert unless is not None
                 self._end_trouble()
-                return None
+                return Found(unless, self.seen, None, started)
             try:
                 found = self._judge(content, ours, started)
             except NoDocument:
@@ -170,7 +164,7 @@ class Reader:
         self.check_open()
         if seconds > 0:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), seconds)
+                await asyncio.wait_for(self._closing.wait(), max(seconds, SHORTEST_WAIT_S))
         self.check_open()
 
     def close(self) -> None:
@@ -184,25 +178,29 @@ class Reader:
         if self._closing.is_set():
             raise Closed("the committer was closed")
 
-    async def _get(self, unless: Tag | None) -> Content | Sentinel | None:
+    async def _get(
+        self, unless: Tag | None
+    ) -> tuple[Content | Literal[Sentinel.NOT_MODIFIED] | None, float]:
+        """Return what the store answers, and when the attempt that it answered began."""
         while True:
             self.check_open()
             self.stats.reads += 1
+            started = self._clock.monotonic()
             try:
                 content = await self.store.read(unless)
             except StoreError as error:
                 await self.back_off(error)
             else:
+                assert content is not ABSENT
                 self.reached()
-                return content
+                return content, started
 
-    def _judge(self, content: Content | Sentinel | None, ours: bytes, started: float) -> Found:
+    def _judge(self, content: Content | None, ours: bytes, started: float) -> Found:
         if content is None:
             self._refuse_absence()
             raise NoDocument(
                 "there is no queue.json yet: start manage.py runbroker, which creates it"
             )
-        assert not isinstance(content, Sentinel)
         header = decode_head(content.data)
         self._check(header)
         document = None if content.data == ours else decode(content.data)
@@ -215,9 +213,9 @@ class Reader:
     def _refuse_absence(self) -> None:
         if self.seen is not None:
             raise ForeignDocument(
-                f"{self.store.name} has vanished. It is not created anew, since that would lose jobs: "
-                "put back its last version, and everything goes on by itself; or restart every "
-                "broker to begin with an empty queue"
+                f"{self.store.name} has vanished. It is not created anew, since that would lose "
+                "jobs: put back its last version, and everything goes on by itself; or restart "
+                "every broker to begin with an empty queue"
             )
 
     def _begin_trouble(self, error: DocumentError) -> None:

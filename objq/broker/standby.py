@@ -26,6 +26,8 @@ log = logging.getLogger("objq.broker")
 
 ASK_EVERY_S: Final = 0.5
 LOSER_WAITS_S: Final = 0.2
+CHALLENGE_RUNS: Final = 3
+"""Conflicts after which a challenge is given up for now: somebody commits all the time."""
 
 Probe = Callable[[str], Awaitable[ProbeResult]]
 
@@ -48,7 +50,7 @@ class Candidate:
 
 
 class Standby:
-    """Waits for the lead. `check_self`: do not lead before the own address was reached from here."""
+    """Waits for the lead. `check_self`: first the own address has to be reached from here."""
 
     def __init__(
         self,
@@ -150,7 +152,9 @@ class Standby:
             nonlocal before_s
             if document.broker and document.broker.id == self._election.broker_id:
                 return False  # an earlier attempt was applied, and somebody wrote on top of it
-            if (document.seq, document.commit) != (header.seq, header.commit):
+            # Direct pushes may have come on top, but a commit of the leader would show: it removes
+            # the challenge, and another leader has another epoch.
+            if _state(document) != _state(header):
                 raise Superseded("the document has moved on")
             before_s = document.settings.heartbeat_timeout_s
             take_over(document, self._info(), settings)
@@ -218,3 +222,11 @@ class Standby:
         if text != self._said:
             log.log(level, text, extra={"event": "standing_by"})
         self._said = text
+
+
+def _state(version: Document | Header) -> tuple[str, int, str | None, str | None]:
+    """Return what makes a version the one that was decided about: who leads, and the challenge."""
+    broker, question = version.broker, version.challenge
+    document = version.id if isinstance(version, Document) else version.document
+    leader, asked = broker.id if broker else None, question.id if question else None
+    return document, version.epoch, leader, asked

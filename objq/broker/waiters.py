@@ -1,9 +1,8 @@
 """Claims that wait for a job, each until its own time is up or its socket is gone.
 
-A waiting claim is served in the commit that makes a job ready. When that commit meets a conflict its
-change is run again on another version: `take_back` then restores the claims to their places, so that
-the first to come is still the first to be served.
-"""
+A waiting claim is served in the commit that makes a job ready. When that commit meets a conflict
+its change is run again on another version: `take_back` then restores the claims to their places,
+so that the first to come is still the first to be served."""
 
 from __future__ import annotations
 

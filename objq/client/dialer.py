@@ -46,7 +46,6 @@ class Dialer:
         clock: Clock,
         ids: Ids,
         *,
-        broker_url: str | None = None,
         welcomed: Callable[[ops.Welcome, float], bool],
     ) -> None:
         """`welcomed(welcome, asked_at)` is told of a new link and returns whether to keep it."""
@@ -57,7 +56,6 @@ class Dialer:
         self._hello = hello
         self._make_token = make_token
         self._clock = clock
-        self._broker_url = broker_url
         self._welcomed = welcomed
         self._link: Link | None = None
         self._dialing: asyncio.Task[Link] | None = None
@@ -153,7 +151,7 @@ class Dialer:
         header = found.header
         if header.broker is None:
             raise Unavailable("the document names no broker at the moment")
-        url = self._broker_url or header.broker.url
+        url = header.broker.url
         asked_at = self._clock.monotonic()
         token = self._make_token(header.document, header.broker.id)
         link: Link | None = None

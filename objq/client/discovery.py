@@ -1,4 +1,4 @@
-"""Where the broker is: its id and address from the header of the document.
+"""Where the broker is: its id and address, from the header of the document.
 
 One reader per process: whoever asks while a read is under way shares its result.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple
 
+from objq.client.headers import Source
 from objq.clock import Clock
-from objq.core.codec import check_successor, decode_head
+from objq.core.codec import check_successor
 from objq.core.document import Header
-from objq.errors import ForeignDocument, NoDocument, Unavailable
-from objq.store.base import AsyncStore, StoreError
+from objq.errors import ForeignDocument, NoDocument
 
 
 class Found(NamedTuple):
@@ -23,8 +23,8 @@ class Found(NamedTuple):
 
 
 class Discovery:
-    def __init__(self, store: AsyncStore, clock: Clock) -> None:
-        self._store = store
+    def __init__(self, source: Source, clock: Clock) -> None:
+        self._source = source
         self._clock = clock
         self._found: Found | None = None
         self._reading: asyncio.Task[Found] | None = None
@@ -33,8 +33,8 @@ class Discovery:
     async def find(self, after: float = float("-inf")) -> Found:
         """Return a header from a read that began after `after` (monotonic seconds).
 
-        Raises NoDocument, Corrupt, NewerSchema, ForeignDocument (S14), and Unavailable if the store
-        cannot be read.
+        Raises NoDocument, Corrupt, NewerSchema, ForeignDocument (S14), and Unavailable if there is
+        no answer.
         """
         if self._found is not None and self._found.read_at > after:
             return self._found
@@ -47,21 +47,17 @@ class Discovery:
         return await asyncio.shield(self._reading)
 
     async def _read(self, began_at: float) -> Found:
-        try:
-            content = await self._store.read_head()
-        except StoreError as error:
-            raise Unavailable(f"{self._store.name} cannot be read: {error}") from error
+        header = await self._source.read()
         seen = self._found.header if self._found is not None else None
-        if content is None:
+        if header is None:
             if seen is not None:
                 raise ForeignDocument(
-                    f"{self._store.name} has vanished; it was at seq {seen.seq}: put back its last "
-                    "version, and everything goes on by itself."
+                    f"{self._source.name} has vanished; it was at seq {seen.seq}: put back its "
+                    "last version, and everything goes on by itself."
                 )
             raise NoDocument(
-                f"There is no {self._store.name} yet: start manage.py runbroker, which creates it."
+                f"There is no {self._source.name} yet: start manage.py runbroker, which creates it."
             )
-        header = decode_head(content.data)
         if seen is not None and header.seq < seen.seq and self._overtaken(began_at):
             return self._found_now()
         if seen is not None:

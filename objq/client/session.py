@@ -9,8 +9,8 @@ ends first decides, and that both may land is harmless (S7).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -18,14 +18,16 @@ from msgspec import UNSET, UnsetType
 from objq.client.dialer import Dialer, MakeToken
 from objq.client.direct import DirectLink
 from objq.client.discovery import Discovery
+from objq.client.headers import from_broker, from_store
 from objq.client.link import LinkLost
+from objq.client.racing import AnyLink, first_to_know
 from objq.client.request_ids import RequestIds
 from objq.client.seam import Connect
 from objq.client.ticket import READS, REPORTS, Next, Ticket
 from objq.clock import Clock
 from objq.conf import Options
 from objq.core import ops
-from objq.errors import DocumentError, Invalid, ObjqError, Unavailable, Unknown
+from objq.errors import DocumentError, Invalid, ObjqError, Unavailable
 from objq.ids import Ids
 from objq.store.base import AsyncStore
 
@@ -34,10 +36,6 @@ LEAST_PAUSE_S: Final = 0.05
 
 SHARED_READ_S: Final = 1.0
 """A header read so recently serves for a new request id."""
-
-
-class AnyLink(Protocol):
-    async def call(self, op: Any, mark_sent: Callable[[], None]) -> ops.Answer: ...
 
 
 class Session:
@@ -62,7 +60,8 @@ class Session:
         self._clock = clock
         self._ids = ids
         self._request_ids = RequestIds(clock, ids, options.dedupe_window_s)
-        self._discovery = Discovery(store, clock)
+        url = options.broker_url
+        self._discovery = Discovery(from_broker(url) if url else from_store(store), clock)
         self._dialer = Dialer(
             self._discovery,
             connect,
@@ -70,7 +69,6 @@ class Session:
             make_token,
             clock,
             ids,
-            broker_url=options.broker_url,
             welcomed=self._welcomed,
         )
         self._direct = DirectLink(store, clock, ids) if options.direct_fallback else None
@@ -123,7 +121,7 @@ class Session:
             if ticket.overloaded is not None:  # a broker does answer
                 return await self._over_links(ticket)
         self._dialer.leave_silent(half_s / 2)
-        return await _first(self._over_links(ticket), self._directly(ticket, direct))
+        return await first_to_know(self._over_links(ticket), self._directly(ticket, direct))
 
     async def _over_links(self, ticket: Ticket) -> ops.Answer:
         while True:
@@ -255,19 +253,3 @@ def _version_of(answer: ops.Answer) -> tuple[int, int] | None:
     if isinstance(answer, ops.Statistics):
         return answer.epoch, answer.seq
     return answer.position[:2] if answer.position is not None else None
-
-
-async def _first(*ways: Coroutine[Any, Any, ops.Answer]) -> ops.Answer:
-    """Return what the first way brings that knows the outcome, and stop the others."""
-    waiting = {asyncio.create_task(way) for way in ways}
-    everyone = tuple(waiting)
-    try:
-        while True:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            best = min(done, key=lambda task: task.exception() is not None)
-            if not (waiting and isinstance(best.exception(), Unknown)):
-                return best.result()
-    finally:
-        for task in everyone:
-            task.cancel()
-        await asyncio.gather(*everyone, return_exceptions=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -11,6 +11,10 @@ from objq.core import ops
 from objq.core.document import Document, Job
 from objq.core.outcomes import Context
 from objq.core.requests import parse_request
+
+
+MAX_GRANTED_BYTES: Final = 2 * 1024 * 1024
+"""Of jobs granted to one claim, beyond the first: an answer has to fit a socket's buffers."""
 
 
 def take(document: Document, op: ops.TakeClaim, context: Context) -> ops.Granted:
@@ -23,9 +27,13 @@ def take(document: Document, op: ops.TakeClaim, context: Context) -> ops.Granted
     if remembered and document.requests.find(op.claim, document.settings.max_clients):
         return ops.Granted()
     grants: list[ops.Grant] = []
+    size_bytes = 0
     while len(grants) < op.max:
         job = document.next_ready(op.queues)
         if job is None:
+            break
+        size_bytes += len(job.raw)
+        if grants and size_bytes > MAX_GRANTED_BYTES:
             break
         alone = job.view().alone
         if alone and grants:

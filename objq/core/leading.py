@@ -28,3 +28,16 @@ def challenge(document: Document, question: ops.Challenge) -> None:
     """Write a standby's challenge; any commit of the leader removes it."""
     document.challenge = question
     document.dirty = True
+
+
+def adopt(document: Document, document_id: str) -> None:
+    """Make what somebody restored a document of its own: a new id, epoch + 1, no broker (S14).
+
+    By the new id every process that knew the old one goes on refusing it until it is restarted, so
+    that no request of the time that was lost can land in the time that is left.
+    """
+    document.id = document_id
+    document.epoch += 1
+    document.broker = None
+    document.challenge = None
+    document.dirty = True

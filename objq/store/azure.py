@@ -131,12 +131,16 @@ class AzureStore:
     def _download(self, **options: Any) -> Content | None:
         try:
             for _ in range(EMPTY_READS):
-                stream = self._blob().download_blob(max_concurrency=1, **options, **ONE_TRY)
+                blob = self._blob()
+                stream = blob.download_blob(max_concurrency=1, **options, **ONE_TRY)
                 data = stream.readall()
+                if data:
+                    return Content(data, Tag(stream.properties.etag))
                 # For an empty blob the library asks twice, and takes the bytes from the first
                 # reply but the tag from the second, which may be of a later version.
-                if data or not stream.properties.size:
-                    return Content(data, Tag(stream.properties.etag))
+                properties = blob.get_blob_properties(**ONE_TRY)
+                if properties.size == 0:
+                    return Content(b"", Tag(properties.etag))
             raise Unavailable(f"{self.name} changes too fast to be read.")
         except FAILURES as exc:
             status, code = status_of(exc), code_of(exc)

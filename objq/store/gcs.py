@@ -79,7 +79,7 @@ class GcsStore:
         self.name = f"gs://{storage.bucket_name}/{self._key}"
 
     def read(self, unless: Tag | None = None) -> Content | Sentinel | None:
-        parameters = {} if unless is None else {"ifGenerationNotMatch": unless}
+        parameters: dict[str, str] = {} if unless is None else {"ifGenerationNotMatch": unless}
         status, content = self._get(parameters, {})
         if status == 304:
             return NOT_MODIFIED

@@ -16,7 +16,8 @@ class PerProcess(Generic[T]):
 
     def __init__(self, build: Callable[[], T]) -> None:
         self._build = build
-        self.forget()
+        self._lock = Lock()
+        self._value: T | None = None
         _all.add(self)
 
     def get(self) -> T:
@@ -31,9 +32,10 @@ class PerProcess(Generic[T]):
         return self._value
 
     def forget(self) -> None:
+        """Start anew, in a forked child."""
         # With a new lock: a thread that does not exist in the child may have held the old one.
         self._lock = Lock()
-        self._value: T | None = None
+        self._value = None
 
 
 _all: Final[WeakSet[PerProcess[Any]]] = WeakSet()

@@ -74,9 +74,7 @@ def probe(store: Store, ids: Ids | None = None) -> None:
             if attempts_left == 0:
                 raise
         except Unsupported as exc:
-            raise ProbeFailed(
-                f"{store.name} has no conditional writes ({exc}). {ADVICE}"
-            ) from exc
+            raise ProbeFailed(f"{store.name} has no conditional writes ({exc}). {ADVICE}") from exc
         finally:
             _clean_up(trial)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError
 from storages.backends.s3 import S3Storage
 from storages.utils import clean_name
 
@@ -29,7 +29,7 @@ from objq.store.base import (
     Tag,
 )
 from objq.store.perprocess import PerProcess
-from objq.store.s3errors import code_of, read_error, status_of, write_error
+from objq.store.s3errors import FAILURES, is_absent, read_error, status_of, write_error
 
 # Those of the storage's object parameters without which a read or a deletion would be refused.
 OWNER: Final = ("RequestPayer", "ExpectedBucketOwner")
@@ -94,11 +94,11 @@ class S3Store:
         condition = {} if unless is None else {"IfNoneMatch": self._quote(unless)}
         try:
             content = self._get(condition)
-        except ClientError as exc:
+        except FAILURES as exc:
             if status_of(exc) == 304:
                 return NOT_MODIFIED
-            return self._absent(exc)
-        except (BotoCoreError, OSError) as exc:
+            if is_absent(exc):
+                return None
             raise read_error(self.name, exc) from exc
         # A store may ignore the condition and send everything.
         return NOT_MODIFIED if content.tag == unless else content
@@ -106,11 +106,11 @@ class S3Store:
     def read_head(self) -> Content | None:
         try:
             return self._get({"Range": f"bytes=0-{HEAD_BYTES - 1}"}, HEAD_BYTES)
-        except ClientError as exc:
+        except FAILURES as exc:
+            if is_absent(exc):
+                return None
             if status_of(exc) != 416:
-                return self._absent(exc)
-        except (BotoCoreError, OSError) as exc:
-            raise read_error(self.name, exc) from exc
+                raise read_error(self.name, exc) from exc
         # No range lies within an empty object, and the refusal need not carry its tag.
         content = self.read()
         if not isinstance(content, Content):
@@ -125,7 +125,7 @@ class S3Store:
             response = self._connection.client.put_object(
                 **parameters, Bucket=self._storage.bucket_name, Key=self._key, Body=data
             )
-        except (ClientError, BotoCoreError, OSError) as exc:
+        except FAILURES as exc:
             raise write_error(self.name, exc, creating) from exc
         if not response.get("ETag"):
             # The identical retry will find its own bytes, and with them the tag.
@@ -141,7 +141,7 @@ class S3Store:
             self._connection.client.delete_object(
                 Bucket=self._storage.bucket_name, Key=self._key, **self._parameters(OWNER)
             )
-        except (ClientError, BotoCoreError, OSError) as exc:
+        except FAILURES as exc:
             raise write_error(self.name, exc, creating=False) from exc
 
     def close(self) -> None:
@@ -165,29 +165,23 @@ class S3Store:
             data = body.read() if ranged else body.read(limit)
         return Content(data, _tag(response))
 
-    def _absent(self, exc: ClientError) -> None:
-        if status_of(exc) == 404 and code_of(exc) in ("NoSuchKey", "404"):
-            return
-        raise read_error(self.name, exc) from exc
-
     def _parameters(self, names: tuple[str, ...]) -> dict[str, Any]:
         configured = self._storage.get_object_parameters(self._relative_name)
         return {name: configured[name] for name in names if name in configured}
 
-    def _quote(self, tag: str) -> str:
-        return f'"{tag}"' if self._connection.quoted else tag
+    def _quote(self, tag: Expect) -> str:
+        return f'"{tag}"' if self._connection.quoted else f"{tag}"
 
 
 def client_config(storage: S3Storage) -> Config:
     """Return the storage's configuration with what a truthful conditional write needs."""
-    ours = {
-        "retries": {"total_max_attempts": 1},
-        "request_checksum_calculation": "when_required",
-        "response_checksum_validation": "when_required",
-    }
-    timeouts = {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": REPLY_TIMEOUT_S}
-    configured = Config(**timeouts).merge(storage.client_config)
-    return configured.merge(Config(**ours))
+    ours = Config(
+        retries={"total_max_attempts": 1},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    timeouts = Config(connect_timeout=CONNECT_TIMEOUT_S, read_timeout=REPLY_TIMEOUT_S)
+    return timeouts.merge(storage.client_config).merge(ours)
 
 
 def _tag(response: dict[str, Any]) -> Tag:

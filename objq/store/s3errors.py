@@ -75,18 +75,31 @@ NO_CREDENTIALS: Final = (
     TokenRetrievalError,
 )
 
-S3Error = ClientError | BotoCoreError | OSError
+Failure = ClientError | BotoCoreError | OSError
+FAILURES: Final = (ClientError, BotoCoreError, OSError)
 
 
-def status_of(exc: ClientError) -> int:
-    return int(exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+def status_of(exc: Failure) -> int:
+    """Return the HTTP status, or 0 if there was no reply."""
+    if not isinstance(exc, ClientError):
+        return 0
+    return exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
 
 
 def code_of(exc: ClientError) -> str:
-    return str(exc.response.get("Error", {}).get("Code", ""))
+    """Return the store's own word for the error, such as `NoSuchKey`."""
+    return exc.response.get("Error", {}).get("Code", "")
 
 
-def write_error(name: str, exc: S3Error, creating: bool) -> StoreError:
+def is_absent(exc: Failure) -> bool:
+    return (
+        isinstance(exc, ClientError)
+        and status_of(exc) == 404
+        and code_of(exc) in ("NoSuchKey", "404")
+    )
+
+
+def write_error(name: str, exc: Failure, creating: bool) -> StoreError:
     """Return what a failed write means; `creating` if it expected no object."""
     known = _certain(name, exc)
     if known is not None:
@@ -104,11 +117,11 @@ def write_error(name: str, exc: S3Error, creating: bool) -> StoreError:
     return Denied(f"{name}: the store refuses the write: {exc}")
 
 
-def read_error(name: str, exc: S3Error) -> StoreError:
+def read_error(name: str, exc: Failure) -> StoreError:
     return _certain(name, exc) or Unavailable(f"{name} could not be read: {exc}")
 
 
-def _certain(name: str, exc: S3Error) -> StoreError | None:
+def _certain(name: str, exc: Failure) -> StoreError | None:
     """Return the error if it says, for reads and writes alike, that nothing was done."""
     if isinstance(exc, NOT_CONNECTED):
         return Unavailable(f"{name}: the store cannot be reached: {exc}")

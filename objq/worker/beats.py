@@ -74,7 +74,7 @@ class Beats:
 
     def _lose(self, token: Token) -> None:
         held = self._holdings.get(token)
-        if held is None or held.stage is Stage.ENDED:
+        if held is None or held.stage in (Stage.ENDED, Stage.STOPPED):
             return  # its outcome was taken, or its report will say what became of it
         extra = {"event": "claim_lost", "job": held.grant.id, "task": held.grant.task}
         if held.stage is Stage.WAITING:

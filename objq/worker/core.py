@@ -22,22 +22,18 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from objq.clock import Clock
-from objq.core.ops import (
-    ClaimId,
-    Completion,
-    DocumentSettings,
-    Failure,
-    Token,
-)
+from objq.core.ops import ClaimId, Completion, DocumentSettings, Failure, Token
 from objq.ids import Ids
+from objq.worker.appetite import STUCK_AFTER_S, Appetite, Ask
 from objq.worker.beats import Beats
 from objq.worker.calls import Pulse, Trouble
 from objq.worker.claims import Claims, Taken
 from objq.worker.ending import Ending, Releases, WindDown
 from objq.worker.holdings import Held, Holdings, Stage
-from objq.worker.logs import log_end, log_thread_freed, log_thread_kept
+from objq.worker.logs import log_end
 from objq.worker.reports import Reports, fitted
 from objq.worker.seam import Caller, Executor, Outcome, Report, WorkerOptions
+from objq.worker.slots import Slots
 
 MAX_UNREPORTED = 1000
 """Outcomes that wait for their answer before a worker stops claiming."""
@@ -69,13 +65,12 @@ class Worker:
         self.options = options
         self.holdings = Holdings()
         self.draining = False
-        self._executor = executor
         self._settings = settings
         self._clock = clock
         self._ids = ids
-        self._free_slots = options.slots
         self._side: set[asyncio.Task[None]] = set()
         self._pulse = Pulse()
+        self._appetite = Appetite(options.prefetch)
         trouble = Trouble()
         beat_timeout_s = self._beat_timeout_s
         self._claims = Claims(
@@ -111,6 +106,15 @@ class Worker:
             )
             for _ in range(2)
         )
+        self._slots = Slots(
+            options.slots,
+            executor,
+            self.holdings,
+            clock,
+            spawn=self._spawn,
+            ended=self._ended,
+            freed=self._wake,
+        )
         self._ending = WindDown(
             self.holdings, self._releases, self._pulse, clock, grace_s=options.shutdown_grace_s
         )
@@ -144,38 +148,44 @@ class Worker:
     async def _claim_loop(self) -> None:
         try:
             while not self.draining:
-                room = self._room()
-                if room <= 0:
+                ask = self._next_ask()
+                if ask is None:
                     await self._pulse.wait()
-                elif await self._claim_once(room) and self.options.burst:
+                elif await self._claim_once(ask) and self.options.burst:
                     return
         finally:
             self._pulse.notify()
 
-    async def _claim_once(self, room: int) -> bool:
-        """Claim once; return whether there is nothing left to do, here or in the queue."""
-        idle = not self.holdings
+    def _next_ask(self) -> Ask | None:
+        unreported = len(self.holdings.at(Stage.ENDED))
+        if unreported >= MAX_UNREPORTED or self.holdings.holds_suspect():
+            return None
         wait_s = self._beat_timeout_s() / 4
         if self.options.burst:
-            wait_s = 0.0 if idle else min(wait_s, BURST_LOOK_S)
+            wait_s = min(wait_s, BURST_LOOK_S) if self.holdings else 0.0
+        return self._appetite.next(
+            free=self._slots.free,
+            busy=len(self.holdings.at(Stage.RUNNING)),
+            waiting=len(self.holdings.at(Stage.WAITING, Stage.STOPPED)),
+            wait_s=wait_s,
+        )
+
+    async def _claim_once(self, ask: Ask) -> bool:
+        """Claim once; return whether there is nothing left to do, here or in the queue."""
+        idle = not self.holdings
         asked_at = self._clock.monotonic()
-        taken = await self._claims.take(room, wait_s)
+        taken = await self._claims.take(ask.max_jobs, ask.wait_s)
+        self._appetite.answered(ask, len(taken.jobs))
         self._take_in(taken)
         if taken.jobs:
             return False
-        if self._clock.monotonic() - asked_at < wait_s / 2 and not self.draining:
+        if self._clock.monotonic() - asked_at < ask.wait_s / 2 and not self.draining:
             await asyncio.sleep(self._ids.jitter(EMPTY_PAUSE_S))
         return idle
 
-    def _room(self) -> int:
-        usable = self._free_slots + len(self.holdings.at(Stage.RUNNING))
-        unended = self.holdings.unended()
-        if usable == 0 or len(self.holdings) - unended >= MAX_UNREPORTED:
-            return 0  # every slot is kept by a job past its timeout, or nobody takes our outcomes
-        return usable + self.options.prefetch - unended
-
     def _take_in(self, taken: Taken) -> None:
-        for held in self.holdings.add(taken.jobs, taken.sent_at):
+        now = self._clock.monotonic()
+        for held in self.holdings.add(taken.jobs, sent_at=taken.sent_at, now=now):
             if held.control.cancel_requested:
                 self._release(held)
         self._wake()
@@ -188,45 +198,40 @@ class Worker:
         finally:
             self._pulse.notify()
 
-    def _release(self, held: Held) -> None:
-        if not self.draining:
-            self._spawn(self._releases.release([held]))
+    def _release(self, *waiting: Held) -> None:
+        """Hand back jobs that have not started; at the end of the worker, `ending` does."""
+        if waiting and not self.draining:
+            for held in waiting:
+                held.stage = Stage.STOPPED
+            self._spawn(self._releases.release(waiting))
 
     # --- jobs ----------------------------------------------------------------------------------
 
     def _wake(self) -> None:
         """Something changed: start what may start, and let everybody look again."""
         now = self._clock.monotonic()
-        while not self.draining and self._free_slots > 0:
-            held = self.holdings.startable(now, self._beat_timeout_s() / 2)
-            if held is None:
-                break
-            held.stage = Stage.RUNNING
-            held.started_at = now
-            self._free_slots -= 1
-            self._spawn(self._run_job(held))
+        if not self.draining:
+            self._slots.start(now, self._beat_timeout_s() / 2)
+            if self._slots.free == 0 or self.holdings.holds_suspect():
+                self._release_stuck(now)
         self._pulse.notify()
 
-    async def _run_job(self, held: Held) -> None:
-        outcome = await self._executor.run(held.grant, held.control)
+    def _release_stuck(self, now: float) -> None:
+        stuck = self.holdings.waiting_since(now - STUCK_AFTER_S)
+        if stuck:
+            self._appetite.stuck()
+            self._release(*stuck)
+
+    def _ended(self, held: Held, outcome: Outcome) -> None:
         if self._ending.interrupting and isinstance(outcome.item, Failure):
             held.stage = Stage.STOPPED  # we stopped it ourselves: no attempt of the job's
         else:
             held.stage = Stage.ENDED
             duration_s = self._clock.monotonic() - held.started_at
+            self._appetite.ended(duration_s)
             log_end(held.grant, outcome.item, duration_s, self.options.name)
             self._report(outcome.item)
         self._pulse.notify()
-        if outcome.lingering is not None:
-            await self._linger(held, outcome)
-        self._free_slots += 1
-        self._wake()
-
-    async def _linger(self, held: Held, outcome: Outcome) -> None:
-        assert outcome.lingering is not None
-        log_thread_kept(held.grant, self._free_slots, self.options.slots)
-        await outcome.lingering
-        log_thread_freed(held.grant, self._clock.monotonic() - held.started_at)
 
     def _report(self, item: Report) -> None:
         if isinstance(item, Completion):

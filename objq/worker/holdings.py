@@ -1,14 +1,19 @@
 """What a worker holds: granted jobs from their grant to the answered report of their outcome.
 
     waiting ──start──▶ running ──outcome──▶ ended ──answered──▶ (gone)
-       │                 └──interrupted──▶ stopped ──released──▶ (gone)
-       └──released, lost──▶ (gone)
+       │                  └──interrupted──┐
+       ├──not wanted, stuck──▶ stopped ◀──┘ ──released──▶ (gone)
+       └──lost, drained──▶ (gone)
 
 The start rule of promise S2 lives here. A grant is *confirmed* as of the moment at which the
 request was sent whose answer said that the token is live: first the claim, later each heartbeat. A
 waiting job may start only while that moment is less than half the heartbeat timeout ago, so that a
 worker that was paused or cut off never starts what may have gone to somebody else. A running or
 ended job stays among the tokens of the heartbeats until its report is answered.
+
+A suspect, that is a job whose last claim expired unstarted, may be what killed its worker. The
+broker grants it alone (S10), and here it runs alone: it starts when all else is reported, and
+nothing starts beside it, so that it takes no other job with it.
 """
 
 from __future__ import annotations
@@ -28,15 +33,25 @@ class Stage(Enum):
     STOPPED = "stopped"
 
 
+BEGUN = (Stage.RUNNING, Stage.ENDED)
+
+
 @dataclass(slots=True, eq=False)
 class Held:
-    """One granted job. `confirmed_at` and `started_at` are seconds of the monotonic clock."""
+    """One granted job. Times are seconds of the monotonic clock."""
 
     grant: Grant
     confirmed_at: float
+    taken_at: float
     stage: Stage = Stage.WAITING
     started_at: float = 0.0
     control: Control = field(default_factory=Control)
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the last worker that held the job fell silent before it was known to start it."""
+        history = self.grant.history
+        return bool(history) and history[-1].outcome == "expired" and not history[-1].started_at
 
 
 class Holdings:
@@ -48,13 +63,13 @@ class Holdings:
     def __len__(self) -> int:
         return len(self._held)
 
-    def add(self, grants: Iterable[Grant], sent_at: float) -> list[Held]:
+    def add(self, grants: Iterable[Grant], *, sent_at: float, now: float) -> list[Held]:
         """Take in what a claim sent at `sent_at` was granted; return what was not held before."""
         fresh = []
         for grant in grants:
             if grant.token in self._held:
                 continue
-            held = Held(grant, sent_at)
+            held = Held(grant, confirmed_at=sent_at, taken_at=now)
             held.control.cancel_requested = grant.cancel_requested
             self._held[grant.token] = held
             fresh.append(held)
@@ -75,19 +90,24 @@ class Holdings:
 
     def startable(self, now: float, window_s: float) -> Held | None:
         """Return the first waiting job that may start now, if any."""
-        for held in self._held.values():
-            if held.stage is not Stage.WAITING or held.control.cancel_requested:
-                continue
+        if any(held.suspect for held in self.at(*BEGUN)):
+            return None
+        for held in self.at(Stage.WAITING):
+            if held.suspect and self.at(*BEGUN):
+                return None
             if now - held.confirmed_at < window_s:
                 return held
         return None
 
+    def holds_suspect(self) -> bool:
+        return any(held.suspect for held in self._held.values())
+
+    def waiting_since(self, moment: float) -> list[Held]:
+        """Return the jobs that were there before `moment` and still wait for a slot."""
+        return [held for held in self.at(Stage.WAITING) if held.taken_at < moment]
+
     def at(self, *stages: Stage) -> list[Held]:
         return [held for held in self._held.values() if held.stage in stages]
-
-    def unended(self) -> int:
-        """Return how many are waiting or running: what a claim has to leave room for."""
-        return sum(held.stage is not Stage.ENDED for held in self._held.values())
 
     def tokens(self) -> tuple[Token, ...]:
         """Return every token that must not expire."""
@@ -98,5 +118,5 @@ class Holdings:
         return tuple(
             t
             for t, held in self._held.items()
-            if held.stage is not Stage.WAITING and not held.control.claim_lost
+            if held.stage in BEGUN and not held.control.claim_lost
         )

@@ -1,6 +1,6 @@
 """What the worker's loop needs from the outside: somebody to talk to and somebody to run jobs.
 
-Both are seams of one method, and the options say the rest, so that the same loop runs in a process with threads and sockets, in a
+Both are seams of one method, so that the same loop runs in a process with threads and sockets, in a
 test with fakes, and in a simulation on a virtual clock.
 """
 
@@ -15,7 +15,7 @@ from objq.core.ops import Answer, Completion, Failure, Grant, Op, QueueName, Wor
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
-    """`prefetch`: jobs held beyond those that run, so that no free slot waits for a commit."""
+    """`prefetch`: the most jobs held beyond those that run; see `appetite`."""
 
     name: WorkerName
     queues: tuple[QueueName, ...]

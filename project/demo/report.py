@@ -45,7 +45,8 @@ class Progress:
         if not self.tty and now - self.printed < PLAIN_EVERY_S:
             return
         self.printed = now
-        rate = stage.indexed / max(now - self.began, 0.001)
+        took_s = now - self.began
+        rate = f"  {stage.indexed / took_s:.0f}/s" if took_s >= 1 else ""
         running = "?" if stage.running is None else stage.running
         text = (
             f"pushed {stage.pushed:,}  running {running}  indexed {stage.indexed:,}"
@@ -55,7 +56,7 @@ class Progress:
             print(f"  {text}", file=self.out, flush=True)
             return
         self.open = True
-        text = f"  {text}  {rate:.0f}/s"
+        text = f"  {text}{rate}"
         width = shutil.get_terminal_size().columns - 1
         bar = self.bar(stage, min(max(width - len(text) - 2, SHORTEST), LONGEST))
         print(f"\r{f'  {bar}{text}'[:width]:<{width}}", end="", file=self.out, flush=True)

@@ -57,7 +57,7 @@ class FakeStore:
         self._open.set()
         self._late: list[tuple[bytes, Expect]] = []
 
-    # --- what tests do -----------------------------------------------------------------------------
+    # --- what tests do ---------------------------------------------------------------------------
 
     def hold(self) -> None:
         self._open.clear()
@@ -88,7 +88,7 @@ class FakeStore:
         self.attempted.clear()
         await self.attempted.wait()
 
-    # --- AsyncStore --------------------------------------------------------------------------------
+    # --- AsyncStore ------------------------------------------------------------------------------
 
     async def read(self, unless: Tag | None = None) -> Content | Sentinel | None:
         content = await self._read()
@@ -141,7 +141,9 @@ class FakeStore:
         return Content(self.data, self.tag) if self.data is not None else None
 
     def _apply_if(self, data: bytes, expect: Expect) -> bool:
-        matches = self.data is None if expect is ABSENT else self.data is not None and expect == self.tag
+        matches = (
+            self.data is None if expect is ABSENT else self.data is not None and expect == self.tag
+        )
         if matches:
             self._apply(data)
         return matches
@@ -151,3 +153,32 @@ class FakeStore:
         self.history.append(data)
         self.tag = Tag(f"v{len(self.history)}")
         self.written.set()
+
+
+class Link:
+    """One process's way to the store: `open` lets its calls through, `down` is what they raise."""
+
+    def __init__(self, store: FakeStore) -> None:
+        self.name = store.name
+        self.pace_s = store.pace_s
+        self.store = store
+        self.down: StoreError | None = None
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def read(self, unless: Tag | None = None) -> Content | Sentinel | None:
+        await self._pass()
+        return await self.store.read(unless)
+
+    async def read_head(self) -> Content | None:
+        await self._pass()
+        return await self.store.read_head()
+
+    async def write(self, data: bytes, expect: Expect) -> Tag:
+        await self._pass()
+        return await self.store.write(data, expect)
+
+    async def _pass(self) -> None:
+        await self.open.wait()
+        if self.down is not None:
+            raise self.down

@@ -19,11 +19,15 @@ from objq.core.codec import decode, seal
 from objq.core.document import Document
 from objq.core.rules import apply
 from objq.ids import Ids
+from objq.store.base import AsyncStore
 from tests.broker.fakestore import FakeStore
 from tests.broker.virtual import VirtualClock
 
 T_S = 30.0
 TTL_S = 10.0
+DEFAULTS: dict[str, Any] = {"heartbeat_timeout_s": T_S, "broker_ttl_s": TTL_S}
+URL = "ws://10.0.0.1:1/objq/v1/"
+"""What the broker with port 1 advertises."""
 
 
 class World:
@@ -37,6 +41,7 @@ class World:
         self.cut: set[str] = set()
         self.tasks: dict[Broker, asyncio.Task[None]] = {}
         self.number = 0
+        self.started = 0
 
     async def probe(self, url: str) -> ProbeResult:
         await asyncio.sleep(0.001)
@@ -52,18 +57,21 @@ class World:
         self,
         port: int = 1,
         *,
-        store: FakeStore | None = None,
+        store: AsyncStore | None = None,
         clock: Clock | None = None,
         bound: bool = False,
         **options: Any,
     ) -> Broker:
-        """Start a broker that advertises `port`; it is not known to have bound it unless `bound`."""
+        """Start a broker that advertises `port`, and has bound it if `bound` says so."""
         url = f"ws://10.0.0.1:{port}/objq/v1/"
+        self.started += 1
         broker = Broker(
             store or self.store,
-            Options(storage="objq", **{"heartbeat_timeout_s": T_S, "broker_ttl_s": TTL_S, **options}),
+            Options(
+                storage="objq", **{"heartbeat_timeout_s": T_S, "broker_ttl_s": TTL_S, **options}
+            ),
             clock=clock or self.clock,
-            ids=Ids(random.Random(port)),
+            ids=Ids(random.Random(self.started)),
             advertise=url,
             bound=("10.0.0.1", port) if bound else None,
             probe=self.probe,
@@ -124,7 +132,7 @@ async def world(store: FakeStore | None = None) -> AsyncIterator[World]:
 
 async def until(condition: Any, step_s: float = 0.02) -> None:
     """Let time pass until the condition holds; the loop's time is virtual."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - the loop's time is virtual
         await asyncio.sleep(step_s)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.core.files.storage import FileSystemStorage, InMemoryStorage
 
-from objq.client import direct as direct_module
 from objq.client.direct import DirectLink
 from objq.clock import SYSTEM_CLOCK
 from objq.core import ops
@@ -17,6 +17,7 @@ from objq.core.codec import decode, seal
 from objq.core.document import Document
 from objq.core.ending import complete
 from objq.core.outcomes import Context
+from objq.core.rules import apply
 from objq.errors import Invalid, NoDocument, ObjqError, QueueFull, Unavailable, Unknown
 from objq.ids import Ids
 from objq.store.aio import InThread
@@ -150,8 +151,8 @@ async def test_late_frame_of_a_job_that_has_run_and_gone_has_no_effect() -> None
 async def test_broker_that_answers_first_is_believed() -> None:
     world = World()
     broker = world.broker().lead()
-    broker.handler = lambda socket, number, op: None if not hung.is_set() else broker.answer(op)
     hung = asyncio.Event()
+    broker.handler = lambda socket, number, op: broker.answer(op) if hung.is_set() else None
 
     async def hang(name: str) -> None:
         if name == "read":
@@ -260,22 +261,18 @@ async def test_object_too_large_for_the_store_is_a_refusal() -> None:
 @virtual
 async def test_request_that_breaks_the_rules_code_harms_no_other() -> None:
     world = World()
-    real = direct_module.apply
 
     def broken(document: Document, op: Any, *args: Any, **kwargs: Any) -> Any:
         if op.jobs[0].id == "job-3":
             document.jobs.clear()
             raise ZeroDivisionError
-        return real(document, op, *args, **kwargs)
+        return apply(document, op, *args, **kwargs)
 
-    direct_module.apply = broken
-    try:
+    with mock.patch("objq.client.direct.apply", broken):
         client = world.client()
         answers = await asyncio.gather(
             *(client.push([world.job(n)]) for n in range(6)), return_exceptions=True
         )
-    finally:
-        direct_module.apply = real
     assert [isinstance(answer, Invalid) for answer in answers] == [n == 3 for n in range(6)]
     assert len(world.jobs()) == 5
 

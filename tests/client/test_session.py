@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from objq.broker.election import Reach
+from objq.broker.probe_http import Readiness
 from objq.core import ops
 from objq.core.requests import parse_request
 from objq.errors import (
@@ -72,15 +74,30 @@ async def test_push_finds_the_broker_by_the_header() -> None:
     assert broker.ops[0].document == "document-1"
 
 
-@virtual
-async def test_broker_url_overrides_the_recorded_address() -> None:
-    world = World()
-    broker = world.broker().lead()
-    world.brokers["wss://public/objq/v1/"] = broker
+def test_with_a_broker_url_the_store_is_not_asked_for_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
 
-    await world.client(broker_url="wss://public/objq/v1/").push([world.job()])
+    @virtual
+    async def check() -> None:
+        world = World()
+        broker = world.broker().lead()
+        world.brokers["wss://public/objq/v1/"] = broker
 
-    assert world.connects == ["wss://public/objq/v1/"]
+        async def ask(url: str) -> Readiness:
+            asked.append(url)
+            said = {"broker": "broker-1", "document": "document-1", "epoch": 1, "seq": 2}
+            return Readiness(Reach.ANSWERED, {**said, "leading": len(asked) > 1})
+
+        monkeypatch.setattr("objq.client.headers.ask_readiness", ask)
+        await world.client(broker_url="wss://public/objq/v1/").push([world.job()])
+        assert world.connects == ["wss://public/objq/v1/"]
+        assert world.tokens == ["Bearer document-1/broker-1"]
+        assert world.store.calls == []
+
+    check()
+    assert asked == ["wss://public/objq/v1/"] * 2, "asked again until it leads"
 
 
 @virtual

@@ -335,3 +335,10 @@ def test_the_same_claim_waiting_on_two_sockets_is_one_claim() -> None:
 def test_a_request_id_of_another_form_is_invalid() -> None:
     with pytest.raises(Invalid, match="not of the form"):
         World().push("j", request="my-request")
+
+
+def test_a_claim_is_granted_no_more_bytes_than_an_answer_should_have() -> None:
+    world = World(max_job_bytes=1_000_000)
+    world.push(*(f"j{n}" for n in range(5)), args=b'["%s"]' % (b"x" * 900_000))
+    assert len(world.claim("c", 5)) == 2
+    assert len(world.claim("d", 5)) == 2

@@ -96,15 +96,3 @@ class World:
         data = codec.seal(self.document, f"commit-{self.document.seq + 1}", self.now, leading=True)
         self.document = codec.decode(data)
         return data
-
-
-def reconciles(document: Document) -> bool:
-    """Tell whether the totals add up (design §5)."""
-    for queue, totals in document.totals.items():
-        counts = document.counts.get(queue, {})
-        waiting = counts.get("ready", 0) + counts.get("scheduled", 0)
-        came = totals.pushed + totals.retried
-        went = totals.succeeded + totals.dead + totals.cancelled + totals.deleted
-        if came != waiting + counts.get("running", 0) + went:
-            return False
-    return True

@@ -94,6 +94,7 @@ def test_a_queue_that_cannot_be_asked_is_said_with_what_to_run(
     assert response.status_code == 200
     assert sentence in text
     assert says in text
+    assert "<div data-objq-known hidden>" in text
     assert ('<pre data-objq-text="command">python manage.py runbroker</pre>' in text) is command
 
 
@@ -102,6 +103,8 @@ def test_page_and_data_say_the_same(queue: FakeQueue, signed_in: Callable[..., C
     text = browser.get(reverse(PAGE)).content.decode()
     data = browser.get(reverse(DATA)).json()
     assert data["health"]["sentence"] in text
+    assert data["known"] is True
+    assert "<div data-objq-known>" in text
     for table in ("queues", "running", "broker"):
         for row in data[table]:
             assert f'<tr data-key="{row["key"]}">' in text

@@ -62,7 +62,7 @@ class FakeBroker:
             "document": self.document,
             "epoch": 1,
             "store_ok": self.store_ok,
-            "store_age_s": 0.0,
+            "leader": "ws://127.0.0.1:1/objq/v1/" if self.leading else None,
         }
 
     def submit(self, op: Any) -> asyncio.Future[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import sys
 
 import django
@@ -22,12 +23,22 @@ class Broken(FakeBroker):
         raise ValueError("broken on purpose")
 
 
-KINDS: dict[str, type[FakeBroker]] = {"plain": FakeBroker, "stubborn": Stubborn, "broken": Broken}
+KINDS: dict[str, type[FakeBroker]] = {
+    "plain": FakeBroker,
+    "limited": FakeBroker,
+    "stubborn": Stubborn,
+    "broken": Broken,
+}
+
+
+def main(kind: str) -> None:
+    if kind == "limited":
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    django.setup()
+    serve(lambda address: KINDS[kind](), ("127.0.0.1", 0), lambda line: print(line, flush=True))
+    print("stopped", flush=True)
 
 
 if __name__ == "__main__":
-    django.setup()
-    serve(
-        lambda address: KINDS[sys.argv[1]](), ("127.0.0.1", 0), lambda line: print(line, flush=True)
-    )
-    print("stopped", flush=True)
+    main(sys.argv[1])

@@ -6,10 +6,12 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,8 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+
+from objq.server import MAX_FILES
 
 ROOT = Path(__file__).parents[2]
 END_TIMEOUT_S = 60.0
@@ -53,9 +57,12 @@ def running(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+    watchdog = threading.Timer(END_TIMEOUT_S, process.kill)
+    watchdog.start()
     try:
         yield process
     finally:
+        watchdog.cancel()
         process.kill()
         process.communicate()
 
@@ -68,7 +75,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 
 def end_of(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=END_TIMEOUT_S)
+    out, err = process.communicate()
     return process.returncode, out, err
 
 
@@ -78,6 +85,14 @@ def test_a_signal_ends_it_gracefully(number: signal.Signals) -> None:
         assert line_of(process).startswith("Leading at ")
         process.send_signal(number)
         assert end_of(process) == (0, "stopped\n", "")
+
+
+def test_it_may_have_as_many_clients_as_the_system_allows() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with running("tests.server.served", "limited") as process:
+        line_of(process)
+        soft, _ = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        assert soft == (min(hard, MAX_FILES) if hard != resource.RLIM_INFINITY else MAX_FILES)
 
 
 def test_a_second_signal_ends_it_at_once() -> None:
@@ -126,7 +141,7 @@ def test_runbroker_leads_serves_and_steps_down(tmp_path: Path) -> None:
 
 def test_runbroker_names_a_taken_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        bind = "127.0.0.1:%d" % taken.getsockname()[1]
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(CommandError, match=f"{bind}: another process listens there"):
             call_command("runbroker", "--bind", bind)
 

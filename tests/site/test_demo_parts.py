@@ -99,10 +99,14 @@ def test_progress_is_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     progress.end()
     first, second = out.getvalue().strip("\r\n").split("\r")
     assert len(first) == len(second) == 79
-    assert "█" * 5 + "▒" * 5 + "░" * 11 in first
+    assert first.startswith("  █")
     assert "pushed 50  running 4  indexed 25 of 100" in first
     assert "░" not in second
     assert out.getvalue().endswith("\n")
+
+
+def test_bar_has_three_parts() -> None:
+    assert Progress(Terminal()).bar(STAGE, 20) == "█" * 5 + "▒" * 5 + "░" * 10
 
 
 def test_progress_elsewhere_is_a_line_now_and_then() -> None:
@@ -143,7 +147,7 @@ class Site(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text.encode())
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_request(self, code: object = "-", size: object = "-") -> None:
         pass
 
 

@@ -12,8 +12,9 @@ from django.test import override_settings
 
 from objq.store.base import Store
 from objq.store.open import open_store
+from tests.objectservers import Entry
 from tests.proxy import Proxy
-from tests.servers import Entry, ObjectServer
+from tests.servers import ObjectServer
 
 SERVERS = ("ministack", "seaweedfs", "fake_gcs", "azurite")
 STORES = ("memory", "file", *SERVERS)

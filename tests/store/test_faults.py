@@ -23,7 +23,19 @@ from objq.store.base import (
     Unavailable,
     Unsupported,
 )
-from tests.proxy import Action, Answer, CutReply, Drop, Forward, Proxy, always, next_write, s3_error
+from tests.http1 import Message
+from tests.objectservers import ACCESS_KEY, AZURE_KEY, SECRET_KEY, connection_string
+from tests.proxy import (
+    Action,
+    Answer,
+    CutReply,
+    Drop,
+    Forward,
+    Proxy,
+    always,
+    next_write,
+    s3_error,
+)
 from tests.servers import ObjectServer
 from tests.store.conftest import OpenStore
 from tests.supervise import free_ports
@@ -252,22 +264,19 @@ def expect_unavailable(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "option", "value"),
+    ("server", "option", "right", "wrong"),
     [
-        ("seaweedfs", "secret_key", "wrong"),
-        ("seaweedfs", "access_key", "nobody"),
-        ("azurite", "connection_string", "…;AccountKey=d3Jvbmc=;"),
+        ("seaweedfs", "secret_key", SECRET_KEY, "wrong"),
+        ("seaweedfs", "access_key", ACCESS_KEY, "nobody"),
+        ("azurite", "connection_string", AZURE_KEY, "d3Jvbmc="),
     ],
     indirect=["server"],
 )
 def test_wrong_credentials(
-    server: ObjectServer, opened: OpenStore, option: str, value: str
+    server: ObjectServer, opened: OpenStore, option: str, right: str, wrong: str
 ) -> None:
     entry = server.entry()
-    known = entry["OPTIONS"][option]
-    if option == "connection_string":
-        value = known.replace("AccountKey=", "AccountKey=AAAA")
-    entry["OPTIONS"][option] = value
+    entry["OPTIONS"][option] = entry["OPTIONS"][option].replace(right, wrong)
     store = opened(entry)
     with pytest.raises(Denied, match="access denied"):
         store.write(b"mine", ABSENT)
@@ -308,3 +317,28 @@ def test_no_such_bucket(
     if server.kind != "fake_gcs":  # whose answer does not tell a bucket from an object
         with pytest.raises(Missing, match="create it first"):
             store.read()
+
+
+@azure_only
+def test_azure_tag_of_an_empty_blob_that_grows_meanwhile(
+    server: ObjectServer, proxy: Proxy, opened: OpenStore
+) -> None:
+    """The library asks twice for an empty blob; what is written in between is a conflict."""
+    entry = server.entry()
+    direct = opened(entry)
+    options = entry["OPTIONS"] | {"connection_string": connection_string(proxy.url)}
+    store = opened(entry | {"OPTIONS": options})
+    tag = direct.write(b"", ABSENT)
+    reads = 0
+
+    def rule(request: Message) -> None:
+        nonlocal reads
+        if request.method == "GET":
+            reads += 1
+            if reads == 2:
+                direct.write(b"grown", tag)
+
+    proxy.rule = rule
+    content = store.read()
+    assert isinstance(content, Content)
+    assert content == direct.read()

@@ -12,7 +12,7 @@ from django.core.files.storage import FileSystemStorage, Storage
 from objq.errors import ConfigurationError
 from objq.store.file import FileStore
 from objq.store.memory import MemoryStore
-from tests.servers import Entry, azure_entry, gcs_entry, s3_entry
+from tests.objectservers import Entry, azure_entry, gcs_entry, s3_entry
 from tests.store.conftest import open_entry
 
 URL = "http://127.0.0.1:9"

@@ -26,12 +26,12 @@ from objq.store.base import (
 from objq.store.memory import MemoryStore
 from objq.store.probe import ProbeFailed, probe
 from objq.store.s3 import S3Store
+from tests.http1 import Message
 from tests.proxy import (
     Action,
     Answer,
     CutReply,
     Forward,
-    Message,
     Proxy,
     always,
     every_nth_write,

@@ -45,7 +45,9 @@ def test_what_each_role_may_do(role: Role, allowed: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "a:b", "é", "x" * 5_000, signing.dumps("x", salt="other")]
+    "text",
+    ["", "x", "a:b", "é", "x" * 5_000, signing.dumps("x", salt="other")],
+    ids=["empty", "x", "a:b", "not ASCII", "long", "signed for another purpose"],
 )
 def test_what_was_not_signed_here_is_refused(text: str) -> None:
     with pytest.raises(Unauthorized):

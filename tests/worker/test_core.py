@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from objq.core.ops import Complete, DocumentSettings, Fail, Heartbeat, Problem, Release, TakeClaim
+from objq.core.ops import (
+    Attempt,
+    Complete,
+    DocumentSettings,
+    Fail,
+    Heartbeat,
+    Problem,
+    Release,
+    TakeClaim,
+)
 from objq.errors import ExpiredId, Forbidden, TooLarge, Unavailable, Unknown
 from objq.ids import Ids
 from objq.worker import Ending, Worker, WorkerOptions
@@ -41,17 +50,30 @@ class World:
     async def until(self, what: Any) -> None:
         await self.broker.until(what)
 
+    async def warm_up(self) -> None:
+        self.broker.push(grant(99))
+        await self.until(lambda: not self.worker.holdings and "token-99" in self.broker.done)
+        await asyncio.sleep(1)  # a claim waits again
+        for record in (self.broker.sent, self.broker.done, self.executor.started):
+            record.clear()
+
     @property
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
 
 @asynccontextmanager
-async def world(jobs: int = 0, **options: Any) -> AsyncIterator[World]:
-    """A worker that runs; it is drained at the end unless it has ended."""
-    made = World(jobs, **options)
+async def world(jobs: int = 0, *, warm: bool = False, **options: Any) -> AsyncIterator[World]:
+    """A worker that runs; it is drained at the end unless it has ended.
+
+    `warm`: it has run a short job before, and so prefetches.
+    """
+    made = World(0 if warm else jobs, **options)
     made.running = asyncio.create_task(made.worker.run())
     try:
+        if warm:
+            await made.warm_up()
+            made.broker.push(*(grant(number) for number in range(jobs)))
         yield made
         made.worker.drain()
         await made.running
@@ -68,27 +90,71 @@ def test_jobs_are_claimed_run_and_reported_in_order() -> None:
     simulate(scenario())
 
 
-def test_a_claim_asks_for_the_free_slots_and_the_prefetch_and_waits_a_quarter_of_the_timeout() -> (
-    None
-):
+def test_a_slot_that_is_free_waits_for_a_job_a_quarter_of_the_timeout() -> None:
     async def scenario() -> None:
         async with world(slots=3, prefetch=4) as w:
-            await w.until(lambda: bool(w.broker.of(TakeClaim)))
-            claim = w.broker.of(TakeClaim)[0]
-            assert (claim.max, claim.wait, claim.worker) == (7, T_S / 4, "w")
+            await w.until(lambda: len(w.broker.of(TakeClaim)) == 2)
+            look, claim = w.broker.of(TakeClaim)
+            assert (look.max, look.wait) == (3, 0.0)
+            assert (claim.max, claim.wait, claim.worker) == (3, T_S / 4, "w")
 
     simulate(scenario())
 
 
 def test_no_more_jobs_are_held_than_slots_and_prefetch() -> None:
     async def scenario() -> None:
-        async with world(10) as w:
+        async with world(10, warm=True) as w:
             w.executor.gate("job-0", "job-1")
-            await w.until(lambda: len(w.executor.started) == 2)
-            await asyncio.sleep(T_S)
-            assert len(w.broker.live) == 4
+            await w.until(lambda: len(w.broker.live) == 4)
+            await asyncio.sleep(1)
+            assert (len(w.broker.live), len(w.executor.started)) == (4, 2)
             w.executor.open("job-0", "job-1")
             await w.until(lambda: len(w.broker.done) == 10)
+
+    simulate(scenario())
+
+
+def test_nothing_is_prefetched_while_jobs_take_long() -> None:
+    async def scenario() -> None:
+        async with world(10) as w:
+            jobs = [f"job-{number}" for number in range(10)]
+            w.executor.gate(*jobs)
+            for job in jobs:
+                await w.until(lambda: job in w.executor.started)  # noqa: B023
+                await asyncio.sleep(T_S)
+                assert len(w.broker.live) <= 2
+                w.executor.open(job)
+            await w.until(lambda: len(w.broker.done) == 10)
+
+    simulate(scenario())
+
+
+def test_a_busy_worker_leaves_a_new_job_to_whoever_is_free() -> None:
+    async def scenario() -> None:
+        async with world(2, warm=True) as w:
+            w.executor.gate("job-0", "job-1")
+            await w.until(lambda: len(w.executor.started) == 2)
+            await asyncio.sleep(1)
+            before = len(w.broker.of(TakeClaim))
+            w.broker.push(grant(2))
+            await asyncio.sleep(T_S)
+            assert len(w.broker.of(TakeClaim)) == before
+            assert list(w.broker.live) == ["token-0", "token-1"]
+            w.executor.open("job-0")
+            await w.until(lambda: "job-2" in w.executor.started)
+            w.executor.open("job-1")
+
+    simulate(scenario())
+
+
+def test_prefetched_jobs_behind_one_that_takes_long_are_handed_back() -> None:
+    async def scenario() -> None:
+        async with world(2, slots=1, warm=True) as w:
+            w.executor.gate("job-0")
+            await w.until(lambda: w.broker.released == ["token-1"])
+            await asyncio.sleep(T_S)
+            assert list(w.broker.live) == ["token-0"]
+            w.executor.open("job-0")
 
     simulate(scenario())
 
@@ -176,9 +242,10 @@ def test_a_job_granted_by_an_answer_that_came_late_starts_only_after_a_fresh_hea
 
 def test_waiting_jobs_do_not_start_while_heartbeats_are_not_answered() -> None:
     async def scenario() -> None:
-        async with world(2, slots=1) as w:
+        async with world(2, slots=1, warm=True) as w:
             w.executor.gate("job-0")
-            await w.until(lambda: w.executor.started == ["job-0"])
+            await w.until(lambda: len(w.broker.live) == 2)
+            await asyncio.sleep(0.1)
             w.broker.down = Unavailable("cut from the store")
             await asyncio.sleep(T_S / 2)
             w.executor.open("job-0")
@@ -212,15 +279,13 @@ def test_every_start_is_within_half_the_timeout_of_sending_what_was_answered() -
 
 def test_heartbeats_go_every_sixth_and_say_what_has_started() -> None:
     async def scenario() -> None:
-        async with world(2, slots=1) as w:
+        async with world(1) as w:
             w.executor.gate("job-0")
             await w.until(lambda: len(w.broker.of(Heartbeat)) == 7)
             beats = [sent for sent in w.broker.sent if isinstance(sent.op, Heartbeat)]
             gaps = {round(b.at - a.at, 3) for a, b in itertools.pairwise(beats)}
             assert gaps == {T_S / 6}
-            assert w.broker.of(Heartbeat)[0] == Heartbeat(
-                tokens=("token-0", "token-1"), started=("token-0",)
-            )
+            assert w.broker.of(Heartbeat)[0] == Heartbeat(tokens=("token-0",), started=("token-0",))
             w.executor.open("job-0")
 
     simulate(scenario())
@@ -280,12 +345,14 @@ def test_an_ended_job_is_kept_alive_until_its_outcome_is_answered() -> None:
 
 def test_a_lost_job_that_has_not_started_is_dropped() -> None:
     async def scenario() -> None:
-        async with world(2, slots=1) as w:
+        async with world(2, slots=1, warm=True) as w:
             w.executor.gate("job-0")
-            await w.until(lambda: w.executor.started == ["job-0"])
+            await w.until(lambda: len(w.broker.live) == 2)
+            await asyncio.sleep(0.1)
             del w.broker.live["token-1"]
             await w.until(lambda: len(w.broker.of(Heartbeat)) == 3)
             assert w.broker.of(Heartbeat)[-1].tokens == ("token-0",)
+            assert not w.broker.of(Release)
             w.executor.open("job-0")
             await w.until(lambda: len(w.broker.done) == 1)
             assert w.executor.started == ["job-0"]
@@ -317,7 +384,7 @@ def test_a_lost_job_that_runs_goes_on_and_its_refused_outcome_is_an_answer(
 
 def test_a_cancelled_running_job_is_told_and_a_waiting_one_is_released() -> None:
     async def scenario() -> None:
-        async with world(2, slots=1) as w:
+        async with world(2, slots=1, warm=True) as w:
             w.executor.gate("job-0")
             await w.until(lambda: w.executor.started == ["job-0"])
             w.broker.cancel = {"token-0", "token-1"}
@@ -450,6 +517,51 @@ def test_reports_are_split_before_a_frame_gets_too_large() -> None:
     simulate(scenario())
 
 
+# --- suspects ----------------------------------------------------------------------------------
+
+
+def suspect(number: int) -> Any:
+    expired = Attempt(
+        token="t", claim="c", worker="dead", claimed_at=1, ended_at=2, outcome="expired"
+    )
+    return grant(number, history=(expired,))
+
+
+def test_a_suspect_starts_when_all_else_is_reported_and_nothing_starts_beside_it() -> None:
+    """The job may be what killed its last worker: whatever runs beside it would die with it."""
+
+    async def scenario() -> None:
+        async with world(1, slots=3) as w:
+            w.executor.gate("job-0", "job-1")
+            await w.until(lambda: w.executor.started == ["job-0"])
+            w.broker.push(suspect(1))
+            await w.until(lambda: "token-1" in w.broker.live)
+            w.broker.push(suspect(2), grant(3))
+            await asyncio.sleep(1)
+            assert w.executor.started == ["job-0"]
+            w.executor.open("job-0")
+            await w.until(lambda: w.executor.started == ["job-0", "job-1"])
+            assert "token-0" in w.broker.done
+            await asyncio.sleep(T_S)
+            assert list(w.broker.live) == ["token-1"]
+            w.executor.open("job-1")
+            await w.until(lambda: len(w.broker.done) == 4)
+
+    simulate(scenario())
+
+
+def test_a_suspect_is_handed_back_where_other_jobs_take_long() -> None:
+    async def scenario() -> None:
+        async with world(1, slots=3) as w:
+            w.executor.gate("job-0")
+            await w.until(lambda: w.executor.started == ["job-0"])
+            w.broker.push(suspect(1))
+            await w.until(lambda: w.broker.released == ["token-1"])
+            w.executor.open("job-0")
+
+    simulate(scenario())
+
+
 # --- slots ---------------------------------------------------------------------------------------
 
 
@@ -477,9 +589,10 @@ def test_a_slot_that_a_timed_out_job_still_keeps_is_not_free(
 
 def test_a_drain_releases_what_waits_and_lets_the_running_end() -> None:
     async def scenario() -> None:
-        async with world(4) as w:
+        async with world(4, warm=True) as w:
             w.executor.gate("job-0", "job-1")
-            await w.until(lambda: len(w.executor.started) == 2)
+            await w.until(lambda: len(w.broker.live) == 4)
+            await asyncio.sleep(0.1)
             w.worker.drain()
             await w.until(lambda: w.broker.released == ["token-2", "token-3"])
             assert not w.running.done()
@@ -494,13 +607,13 @@ def test_a_drain_releases_what_waits_and_lets_the_running_end() -> None:
 def test_a_drain_ends_the_waiting_claim_at_once() -> None:
     async def scenario() -> None:
         async with world() as w:
-            await w.until(lambda: bool(w.broker.of(TakeClaim)))
+            await w.until(lambda: len(w.broker.of(TakeClaim)) == 2)
             await asyncio.sleep(0.1)
             began = w.now
             w.worker.drain()
             assert await w.running is Ending.CLEAN
             assert w.now - began < 1
-            first, second = w.broker.of(TakeClaim)
+            first, second = w.broker.of(TakeClaim)[1:]
             assert first.claim == second.claim
             assert second.wait < first.wait
 
@@ -579,9 +692,10 @@ def test_an_idle_worker_without_a_broker_does_not_take_the_whole_grace_to_end() 
 
 def test_no_grace_still_hands_back() -> None:
     async def scenario() -> None:
-        async with world(3, shutdown_grace_s=0.0) as w:
+        async with world(3, warm=True, shutdown_grace_s=0.0) as w:
             w.executor.gate("job-0", "job-1")
-            await w.until(lambda: len(w.executor.started) == 2)
+            await w.until(lambda: len(w.broker.live) == 3)
+            await asyncio.sleep(0.1)
             w.worker.drain()
             assert await w.running is Ending.HANDED_BACK
             assert sorted(w.broker.released) == ["token-0", "token-1", "token-2"]
@@ -591,9 +705,10 @@ def test_no_grace_still_hands_back() -> None:
 
 def test_releases_are_repeated_until_they_are_answered() -> None:
     async def scenario() -> None:
-        async with world(3, slots=1) as w:
+        async with world(3, slots=1, warm=True) as w:
             w.executor.gate("job-0")
-            await w.until(lambda: bool(w.executor.started))
+            await w.until(lambda: len(w.broker.live) == 3)
+            await asyncio.sleep(0.1)
             w.broker.lose_reply(Release, Unknown("cut"))
             w.worker.drain()
             await w.until(lambda: len(w.broker.of(Release)) == 2)
@@ -623,9 +738,10 @@ def test_a_claim_that_is_granted_by_its_hurried_repeat_alone_is_released() -> No
 
 def test_a_refused_release_is_given_up() -> None:
     async def scenario() -> None:
-        async with world(3, slots=1) as w:
+        async with world(3, slots=1, warm=True) as w:
             w.executor.gate("job-0")
-            await w.until(lambda: bool(w.executor.started))
+            await w.until(lambda: len(w.broker.live) == 3)
+            await asyncio.sleep(0.1)
             w.broker.refuse(Release, TooLarge("odd"))
             w.worker.drain()
             w.executor.open("job-0")

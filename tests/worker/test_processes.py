@@ -63,17 +63,22 @@ class Site:
     async def start_worker(self, *options: str, **environ: str) -> asyncio.subprocess.Process:
         return await self.start("objq_worker", *options, **environ)
 
-    async def push(self, task: str, *args: Any, **changes: Any) -> str:
+    def job(self, task: str, *args: Any, **changes: Any) -> NewJob:
         self._number += 1
-        job = NewJob(
+        return NewJob(
             id=f"job-{self._number}",
             task=f"tests.worker.chores.{task}",
             args=Raw(json.dumps(args).encode()),
             **changes,
         )
-        answer = await self.client.push([job], timeout_s=PATIENCE_S)
-        assert answer.items[0].error is None
-        return job.id
+
+    async def push_all(self, *jobs: NewJob) -> list[str]:
+        answer = await self.client.push(jobs, timeout_s=PATIENCE_S)
+        assert [item.error for item in answer.items] == [None] * len(jobs)
+        return [job.id for job in jobs]
+
+    async def push(self, task: str, *args: Any, **changes: Any) -> str:
+        return (await self.push_all(self.job(task, *args, **changes)))[0]
 
     async def get(self, job: str) -> JobView:
         view = (await self.client.get([job], timeout_s=PATIENCE_S)).jobs[0]
@@ -167,10 +172,13 @@ async def test_a_job_that_blocks_keeps_its_heartbeats(site: Site, task: str) -> 
 
 async def test_sigterm_drains(site: Site) -> None:
     worker = await site.start_worker("--concurrency", "1")
-    running = await site.push("wait_for_word", site.point.port, "first")
+    await site.ended(await site.push("note", 1))  # who has seen a short job prefetches
+    running, waiting = await site.push_all(
+        site.job("wait_for_word", site.point.port, "first"),
+        site.job("wait_for_word", site.point.port, "second"),
+    )
     guest = await site.point.next()
-    waiting = await site.push("wait_for_word", site.point.port, "second")
-    await site.until(waiting, lambda view: view.state == "running")  # it is prefetched
+    await site.until(waiting, lambda view: view.state == "running")
     worker.terminate()
     view = await site.until(waiting, lambda view: view.state == "ready")
     assert view.attempts == 0
@@ -218,8 +226,10 @@ async def test_a_job_that_kills_every_worker_ends_dead_and_the_others_run(site: 
     poison = await site.push("kill_the_worker", max_attempts=2)
     others += [await site.push("note", number) for number in range(4, 9)]
 
+    wanted = True
+
     async def keep_a_worker() -> None:
-        while True:
+        while wanted:
             await (await site.start_worker("--concurrency", "2")).wait()
 
     keeping = asyncio.create_task(keep_a_worker())
@@ -227,11 +237,15 @@ async def test_a_job_that_kills_every_worker_ends_dead_and_the_others_run(site: 
         dead = await site.ended(poison)
         ended_others = [await site.ended(job) for job in others]
     finally:
-        keeping.cancel()
+        wanted = False
+        while not keeping.done():
+            await site.stop()
+            await asyncio.wait({keeping}, timeout=LOOK_EVERY_S)
     assert dead.state == "dead"
     assert dead.reason == "worker lost"
     assert {view.state for view in ended_others} == {"succeeded"}
-    assert max(view.attempts for view in ended_others) <= 2  # one may have run beside the poison
+    burnt = [view.id for view in ended_others if view.attempts > 1]
+    assert len(burnt) <= 1  # the one that ran beside the poison when nobody suspected it yet
 
 
 async def test_jobs_go_on_when_their_broker_is_killed_and_comes_back(site: Site) -> None:

@@ -57,6 +57,7 @@
 
   function show(overview) {
     writeHealth(overview.health);
+    live.querySelector("[data-objq-known]").hidden = !overview.known;
     for (const table of live.querySelectorAll("[data-objq-table]")) {
       writeTable(table, overview[table.dataset.objqTable]);
     }

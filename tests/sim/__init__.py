@@ -1,0 +1,1 @@
+"""A simulated world: the real code in one thread on a virtual clock (see `world`)."""

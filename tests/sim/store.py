@@ -1,0 +1,296 @@
+"""A simulated object store: one object, its version log, and everything that stores do wrong.
+
+What goes wrong is drawn per call from a `Weather`. A write has two ends: when, if ever, it reaches
+the object, and what its caller is told and when; each fault is a choice of the two. Whether it is
+applied is always decided when it gets there, by its expectation, as a real store does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Final, NamedTuple
+
+from objq.store.base import (
+    ABSENT,
+    HEAD_BYTES,
+    NOT_MODIFIED,
+    Ambiguous,
+    Conflict,
+    Content,
+    Denied,
+    Expect,
+    Sentinel,
+    StoreError,
+    Tag,
+    Throttled,
+    Unavailable,
+)
+from tests.sim.process import Process
+
+LATEST_S: Final = 60.0
+"""The longest after which a write that was given up on may still be applied."""
+
+STALEST_S: Final = 1.0
+
+
+@dataclass(kw_only=True)
+class Weather:
+    """How often things go wrong (shares of calls), and how long calls take (seconds)."""
+
+    latency_s: float = 0.05
+    tail: float = 0.0
+    throttled: float = 0.0
+    refused_409: float = 0.0
+    failed_before: float = 0.0
+    failed_after: float = 0.0
+    lost_reply: float = 0.0
+    late: float = 0.0
+    doubled: float = 0.0
+    stale: float = 0.0
+    truncated: float = 0.0
+    read_failed: float = 0.0
+
+    @classmethod
+    def drawn(cls, rng: random.Random, severity: float) -> Weather:
+        """Return a weather of some kinds of trouble and not of others, so that each is met alone."""
+        shares = {
+            field.name: severity * rng.random() ** 2 if rng.random() < 0.5 else 0.0
+            for field in fields(cls)
+        }
+        shares["latency_s"] = rng.choice((0.01, 0.05, 0.2))
+        return cls(**shares)
+
+
+class Version(NamedTuple):
+    """One state of the object. `sent_at`: when these bytes were first sent; `by`: whose they are."""
+
+    at: float
+    data: bytes | None
+    tag: Tag
+    by: Process | None
+    sent_at: float
+    kind: str = "write"
+
+
+@dataclass
+class Access:
+    """An answered call of one process, or one that told it nothing (`ok` False)."""
+
+    began: float
+    ended: float
+    ok: bool
+
+
+class SimStore:
+    """The object. `cuts` are places that do not reach it, and how their calls end."""
+
+    def __init__(self, rng: random.Random, now: Callable[[], float], timeout_s: float) -> None:
+        self.rng = rng
+        self.weather = Weather()
+        self.log: list[Version] = []
+        self.cuts: dict[str, str] = {}
+        self.pace_s = 0.0
+        self.timeout_s = timeout_s
+        self.writes_of: dict[str, int] = {}
+        self.accesses: dict[str, list[Access]] = {}
+        """By the name of the process."""
+        self.before_apply: Callable[[], None] = lambda: None
+        self.last_arrival = 0.0
+        """When the last write that was given up on arrives."""
+        self._now = now
+        self._sent: dict[tuple[str, bytes], float] = {}
+        self._last_write = float("-inf")
+
+    @property
+    def content(self) -> Content | None:
+        if not self.log or self.log[-1].data is None:
+            return None
+        return Content(self.log[-1].data, self.log[-1].tag)
+
+    def latency_s(self) -> float:
+        weather, rng = self.weather, self.rng
+        seconds = weather.latency_s * (0.5 + rng.random())
+        if weather.tail and rng.random() < weather.tail:
+            seconds += rng.expovariate(1 / (self.timeout_s / 3))
+        return seconds
+
+    def fails(self, share: float) -> bool:
+        return share > 0 and self.rng.random() < share
+
+    def note_sent(self, process: Process, data: bytes) -> float:
+        return self._sent.setdefault((process.name, data), self._now())
+
+    def apply(self, process: Process, data: bytes, expect: Expect, sent_at: float) -> Tag:
+        """Write if the object is as expected; raise Conflict otherwise."""
+        content = self.content
+        matches = content is None if expect is ABSENT else content and content.tag == expect
+        if not matches:
+            raise Conflict("precondition failed")
+        return self.put(data, process, sent_at)
+
+    def put(
+        self, data: bytes | None, by: Process | None, sent_at: float, kind: str = "write"
+    ) -> Tag:
+        """Make a new version, whatever was there: an operator's hand, with another `kind`."""
+        tag = Tag(f"v{len(self.log) + 1}")
+        self.log.append(Version(self._now(), data, tag, by, sent_at, kind))
+        self._last_write = self._now()
+        return tag
+
+    def is_too_soon(self) -> bool:
+        """Tell whether a store with a pace throttles a write now."""
+        return self.pace_s > 0 and self._now() - self._last_write < self.pace_s * 0.8
+
+    def as_read(self) -> Content | None:
+        """Return what a reader is given: mostly what is there."""
+        content = self.content
+        if self.fails(self.weather.stale):
+            horizon = self._now() - STALEST_S
+            past = [version for version in self.log[-4:-1] if version.at >= horizon]
+            if past:
+                old = self.rng.choice(past)
+                content = Content(old.data, old.tag) if old.data is not None else None
+        if content is not None and self.fails(self.weather.truncated):
+            return Content(content.data[: self.rng.randrange(len(content.data))], content.tag)
+        return content
+
+
+class StoreClient:
+    """The `AsyncStore` of one process."""
+
+    name = "sim://queue.json"
+
+    def __init__(self, store: SimStore, process: Process) -> None:
+        self._store = store
+        self._process = process
+        self._timeline = process.timeline
+        self.pace_s = store.pace_s
+        self.confirmed_at = float("-inf")
+        """When the last call that was answered began."""
+        self._accesses = store.accesses.setdefault(process.name, [])
+
+    async def read(self, unless: Tag | None = None) -> Content | Sentinel | None:
+        content = await self._read()
+        return NOT_MODIFIED if content is not None and content.tag == unless else content
+
+    async def read_head(self) -> Content | None:
+        content = await self._read()
+        return content and Content(content.data[:HEAD_BYTES], content.tag)
+
+    async def write(self, data: bytes, expect: Expect) -> Tag:
+        store, timeline = self._store, self._timeline
+        began = timeline.now
+        sent_at = store.note_sent(self._process, data)
+        store.writes_of[self._process.name] = store.writes_of.get(self._process.name, 0) + 1
+        told: asyncio.Future[Tag] = self._process.loop.create_future()
+
+        def arrive(reply_s: float | None) -> None:
+            """Reach the object; the reply comes after so long, or never."""
+            outcome: Tag | StoreError
+            try:
+                outcome = store.apply(self._process, data, expect, sent_at)
+            except Conflict as conflict:
+                outcome = conflict
+            if reply_s is not None:
+                timeline.call_later(reply_s, _tell, told, outcome)
+
+        if self._process.is_alive:
+            self._plan_write(told, arrive)
+        try:
+            tag = await told
+        except StoreError as error:
+            self._note(began, ok=isinstance(error, Conflict))
+            raise
+        self._note(began, ok=True)
+        return tag
+
+    def _plan_write(
+        self, told: asyncio.Future[Tag], arrive: Callable[[float | None], None]
+    ) -> None:
+        """Decide when the write arrives and what its caller hears."""
+        store, weather, rng = self._store, self._store.weather, self._store.rng
+        later = self._timeline.call_later
+        there_s, back_s = store.latency_s(), store.latency_s()
+        how = store.cuts.get(self._process.place) or store.cuts.get("*")
+        if how is not None:
+            self._cut(told, how, Ambiguous("timed out"))
+        elif store.fails(weather.throttled) or store.is_too_soon():
+            wait_s = rng.choice((None, None, 0.5, 3.0))
+            later(there_s, _tell, told, Throttled("slow down", wait_s))
+        elif store.fails(weather.refused_409):
+            later(there_s, _tell, told, Ambiguous("409: try again"))
+        elif store.fails(weather.failed_before):
+            later(there_s, _tell, told, Ambiguous("500"))
+        elif store.fails(weather.late):
+            later(self._late_s(rng.uniform(0, LATEST_S)), arrive, None)
+            later(rng.uniform(0, store.timeout_s), _tell, told, Ambiguous("timed out"))
+        elif store.fails(weather.failed_after) or store.fails(weather.lost_reply):
+            later(there_s, arrive, None)
+            wait_s = there_s + rng.choice((back_s, store.timeout_s))
+            later(wait_s, _tell, told, Ambiguous("the reply was lost"))
+        else:
+            later(there_s, arrive, back_s)
+            later(store.timeout_s, _tell, told, Ambiguous("timed out"))
+            if store.fails(weather.doubled):
+                later(self._late_s(there_s + rng.uniform(0, LATEST_S)), arrive, None)
+
+    def _late_s(self, delay_s: float) -> float:
+        store = self._store
+        store.last_arrival = max(store.last_arrival, self._timeline.now + delay_s)
+        return delay_s
+
+    async def _read(self) -> Content | None:
+        store, timeline = self._store, self._timeline
+        began = timeline.now
+        told: asyncio.Future[Content | None] = self._process.loop.create_future()
+        how = store.cuts.get(self._process.place) or store.cuts.get("*")
+        there_s, back_s = store.latency_s() / 2, store.latency_s() / 2
+        if how is not None:
+            self._cut(told, how, Unavailable("timed out"))
+        elif store.fails(store.weather.read_failed) or there_s + back_s > store.timeout_s:
+            timeline.call_later(there_s, _tell, told, Unavailable("503"))
+        else:
+            timeline.call_later(
+                there_s, lambda: timeline.call_later(back_s, _tell, told, store.as_read())
+            )
+        try:
+            content = await told
+        except StoreError:
+            self._note(began, ok=False)
+            raise
+        self._note(began, ok=True)
+        return content
+
+    def _cut(
+        self,
+        told: asyncio.Future[Tag] | asyncio.Future[Content | None],
+        how: str,
+        timed_out: StoreError,
+    ) -> None:
+        """Answer without the object: `denied`, `refused` at once, or `silent` until it times out."""
+        later = self._timeline.call_later
+        if how == "denied":
+            later(
+                self._store.weather.latency_s, _tell, told, Denied("the credentials have expired")
+            )
+        elif how == "refused":
+            later(0.001, _tell, told, Unavailable("connection refused"))
+        else:
+            later(self._store.timeout_s, _tell, told, timed_out)
+
+    def _note(self, began: float, *, ok: bool) -> None:
+        self._accesses.append(Access(began, self._timeline.now, ok))
+        if ok:
+            self.confirmed_at = max(self.confirmed_at, began)
+
+
+def _tell(told: asyncio.Future[object], outcome: object) -> None:
+    if told.done():
+        return
+    if isinstance(outcome, StoreError):
+        told.set_exception(outcome)
+    else:
+        told.set_result(outcome)

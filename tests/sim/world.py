@@ -1,0 +1,283 @@
+"""A world from a seed: first everything goes wrong, then a healthy core has to finish all work.
+
+    0 ─ brokers, clients and workers start ─ faults ─ heal ─ all acked jobs finish ─ idle ─ end
+
+After the heal some brokers, workers and clients stay broken for good, at least one of each is well,
+and so are the store and the network between those. What is then not done within the limits is a
+violation, and so is a write to the store while there is nothing to do.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Raw
+
+from objq.conf import Options
+from objq.core import ops
+from objq.core.codec import decode
+from objq.core.document import Document
+from tests.sim import faults
+from tests.sim.actors import QUEUES, Actor, BrokerActor, ClientActor, WorkerActor
+from tests.sim.history import History
+from tests.sim.loop import Timeline
+from tests.sim.network import Network
+from tests.sim.process import Process
+from tests.sim.store import SimStore
+
+END_STATES: Final = frozenset({"succeeded", "dead", "cancelled"})
+
+
+class World:
+    """Make it from a seed, `run` it, and give it to the checker."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.rng = random.Random(f"{seed}/world")
+        self.timeline = Timeline()
+        self.history = History()
+        self.processes: list[Process] = []
+        self.known: list[str] = []
+        """Ids of the jobs that somebody began to push."""
+        self.jobs: dict[str, ops.NewJob] = {}
+        self.is_healing = False
+        self.is_over = False
+        self.healed_at = 0.0
+        self.edited = False
+        """An operator deleted or restored the object."""
+        self._draw_options()
+        timeout_s = self.options.heartbeat_timeout_s
+        self.store = SimStore(
+            random.Random(f"{seed}/store"), lambda: self.timeline.now, min(10.0, timeout_s / 3)
+        )
+        self.store.pace_s = self.rng.choice((0.0, 0.0, 0.0, 1.0))
+        self.network = Network(
+            self.timeline, random.Random(f"{seed}/network"), min(5.0, timeout_s / 6)
+        )
+        self._populate()
+        count = self.rng.randint(0, 5)
+        self.kinds = self.rng.sample(faults.KINDS, count)
+        self.severity = self.rng.choice((0.0, 0.1, 0.3))
+        self.fault_every_s = timeout_s * self.rng.choice((0.15, 0.4))
+
+    def _draw_options(self) -> None:
+        rng = self.rng
+        timeout_s = rng.choice((6.0, 6.0, 12.0))
+        tight = rng.random() < 0.2
+        self.options = Options(
+            storage="objq",
+            heartbeat_timeout_s=timeout_s,
+            broker_ttl_s=timeout_s / 3,
+            enqueue_timeout_s=timeout_s / rng.choice((1, 3)),
+            dedupe_window_s=rng.choice((timeout_s * 4, 120.0)),
+            shutdown_grace_s=timeout_s,
+            result_ttl_s=rng.choice((1.0, timeout_s, 3600.0)),
+            max_finished=rng.choice((0, 2, 10_000)),
+            dead_ttl_s=rng.choice((5.0, 3600.0)),
+            max_jobs=4 if tight else 1_000_000,
+            compress_above=rng.choice((2_000, 262_144)),
+            direct_fallback=rng.random() < 0.8,
+        )
+        self.faults_s = timeout_s * rng.choice((4, 6))
+        self.push_every_s = self.faults_s / rng.choice((3, 10, 15))
+        self.operates = rng.random() < 0.5
+        self.backs_off = rng.random() < 0.3
+
+    def _populate(self) -> None:
+        rng = self.rng
+        self.brokers = [BrokerActor(self, n) for n in range(1, rng.choice((1, 2, 2, 3)) + 1)]
+        self.workers = [WorkerActor(self, n) for n in range(1, rng.choice((1, 2, 3)) + 1)]
+        self.clients = [ClientActor(self, n) for n in range(1, rng.choice((1, 2, 3)) + 1)]
+        if self.options.direct_fallback and rng.random() < 0.4:
+            self.clients.append(ClientActor(self, 9, is_direct=True))
+        self.actors: list[Actor] = [*self.brokers, *self.workers, *self.clients]
+
+    # --- what actors and faults use ----------------------------------------------------------------
+
+    def later(self, delay_s: float, act: Callable[..., Any], *args: Any) -> None:
+        self.timeline.call_later(delay_s, act, *args)
+
+    def note(self, text: str) -> None:
+        self.history.note(self.timeline.now, text)
+
+    def restart(self, actor: Actor) -> None:
+        if not actor.is_up and not actor.broken:
+            self.note(f"start {actor.name}")
+            actor.start()
+
+    def mark_cut(self, place: str, seconds: float) -> None:
+        now = self.timeline.now
+        self.history.cut.setdefault(place, []).append((now, now + seconds))
+
+    def new_job(self, rng: random.Random, process: Process) -> ops.NewJob:
+        now = process.clock.wall_ms()
+        later = rng.random() < 0.15
+        job = ops.NewJob(
+            id=process.ids.job_id(now),
+            task="shop.tasks.send",
+            queue=rng.choice(QUEUES),
+            args=Raw(b"[ %d,1.50 ]" % rng.randrange(1000)),
+            priority=rng.choice((0, 0, 0, 5)),
+            run_after=now + rng.randrange(10_000) if later else None,
+            max_attempts=rng.choice((1, 3, 3)),
+        )
+        self.known.append(job.id)
+        self.jobs[job.id] = job
+        return job
+
+    def duration_s(self, rng: random.Random) -> float:
+        """Draw how long a job runs."""
+        return rng.choice((0.0, 0.05, 0.3, 1.0, 2.0)) * rng.random() + (
+            rng.choice((0.0, 0.0, 0.0, 1.3)) * self.options.heartbeat_timeout_s * rng.random()
+        )
+
+    def draw_weather(self) -> Any:
+        weather = type(self.store.weather).drawn(self.rng, self.severity)
+        return weather
+
+    def document(self) -> Document | None:
+        content = self.store.content
+        return decode(content.data) if content is not None else None
+
+    # --- the course of things ----------------------------------------------------------------------
+
+    def run(self) -> None:
+        try:
+            self.store.weather = self.draw_weather()
+            for actor in self.actors:
+                self.later(self.rng.random() * 2, actor.start)
+            if self.kinds:
+                self.later(3.0, self._disturb)
+            self.timeline.run(self.faults_s)
+            self._heal()
+            self._finish()
+            self._idle()
+        finally:
+            self.is_over = True
+            self.history.problems.extend(self.timeline.errors)
+            for process in self.processes:
+                process.loop.dispose()
+
+    def _disturb(self) -> None:
+        if self.is_healing:
+            return
+        self.rng.choice(self.kinds)(self)
+        self.later(self.rng.expovariate(1 / self.fault_every_s), self._disturb)
+
+    def _heal(self) -> None:
+        self.is_healing = True
+        self.healed_at = self.timeline.now
+        self.note("heal")
+        self.store.weather = type(self.store.weather)(latency_s=0.05)
+        self.store.cuts.clear()
+        self.network.slow = 0.0
+        for connection in list(self.network.connections):
+            if connection.is_lost:
+                self.network.cut(connection)
+        for pair in list(self.network.blocked_pairs()):
+            while self.network.is_blocked(*pair):
+                self.network.unblock(*pair)
+        self.core: dict[str, Actor] = {}
+        for group in (self.brokers, self.workers, self.clients):
+            # The first worker takes from all queues, so it is of the core.
+            core = group[0] if group is self.workers else self.rng.choice(group)
+            for actor in group:
+                if actor is core:
+                    self.core[actor.kind] = actor
+                elif self.rng.random() < 0.4:
+                    self._break(actor)
+            for actor in group:
+                self._mend(actor)
+
+    def _mend(self, actor: Actor) -> None:
+        if actor.broken:
+            return
+        if actor.incarnation and actor.process.is_frozen:
+            actor.process.resume()
+        self.restart(actor)
+
+    def _break(self, actor: Actor) -> None:
+        """Leave an actor broken for good: dead, stopped, or cut off from the others."""
+        actor.broken = True
+        how = self.rng.choice(("dead", "dead", "stopped", "no store", "no network"))
+        self.note(f"{actor.name} stays broken: {how}")
+        if how == "dead":
+            actor.kill()
+        elif how == "stopped" and actor.is_up and not actor.process.is_frozen:
+            actor.process.pause(float("inf"))
+        elif how == "no store":
+            self.store.cuts[actor.place] = self.rng.choice(("denied", "refused", "silent"))
+        elif how == "no network":
+            for other in self.actors:
+                self.network.block(actor.place, other.place)
+                self.network.block(other.place, actor.place)
+        self.mark_cut(actor.place, float("inf"))
+
+    def _finish(self) -> None:
+        """Let the core finish what there is, and a last push besides."""
+        core = self.core["client"]
+        assert isinstance(core, ClientActor)
+        timeout_s = self.options.heartbeat_timeout_s
+        self.timeline.run(self.healed_at + timeout_s)
+        if self.operates:
+            for queue in QUEUES:
+                op = ops.Resume(request="", queue=queue)
+                core.process.start(core._operated(op, (queue,)), "resumes")
+        core.process.start(core.push(2), "last push")
+        limit = self.healed_at + 12 * timeout_s + 90
+        if not self.timeline.run(limit, self._all_done):
+            self.history.problems.append(f"liveness: {self._what_is_left()}")
+
+    def _all_done(self) -> bool:
+        """Tell whether nothing waits or runs, and the last push was answered."""
+        if self.history.pushed[-1].ended is None:
+            return False
+        document = self.document()
+        return document is not None and not document.jobs
+
+    def _what_is_left(self) -> str:
+        document = self.document()
+        if document is None:
+            return "there is no document"
+        left = [f"{job.id} is {job.state}" for job in list(document.jobs.values())[:3]]
+        last = self.history.pushed[-1]
+        return f"{left}, broker {document.broker}, last push {set(last.told.values())}"
+
+    def _idle(self) -> None:
+        """Let time pass with nothing to do, until every late write has landed."""
+        settle_s = self.options.heartbeat_timeout_s
+        self.timeline.run(self.timeline.now + settle_s)
+        before = dict(self.store.writes_of)
+        quiet_s = self.options.heartbeat_timeout_s * 2
+        self.timeline.run(max(self.timeline.now + quiet_s, self.store.last_arrival))
+        wrote = {
+            name: count - before.get(name, 0)
+            for name, count in self.store.writes_of.items()
+            if count > before.get(name, 0)
+        }
+        if wrote and not any(broker.broken for broker in self.brokers):
+            self.history.problems.append(f"idle: written though there was nothing to do: {wrote}")
+
+
+def run_world(seed: int) -> World:
+    """Return the world of a seed at its end."""
+    gc.disable()  # its moment would depend on what ran before
+    try:
+        world = World(seed)
+        world.run()
+    finally:
+        gc.enable()
+    return world
+
+
+def log_digest(world: World) -> str:
+    """Return a digest of the store's log: equal for equal courses."""
+    digest = hashlib.sha256()
+    for version in world.store.log:
+        digest.update(f"{version.at!r} {version.kind} {version.tag}".encode())
+        digest.update(version.data or b"-")
+    return digest.hexdigest()
