@@ -3,10 +3,12 @@
 #   PYTHON=python3.13   the interpreter that the virtual environment is made with
 #   VENV=.venv313       where to make it
 #   ARGS="-k wheel"     further arguments of pytest
+#   JOBS=2              tests at the same time
 
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+JOBS ?= 2
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
@@ -22,7 +24,7 @@ demo: $(VENV)/.for-use ## see it work on real input (ONCE=1: end after the repor
 
 .PHONY: test
 test: $(VENV)/.for-work ## run the whole test suite (ARGS="-k name" for a part)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 .PHONY: test-django6
 test-django6: ## the same with the newest Django, if there is a Python 3.12+

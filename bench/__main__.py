@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from bench import group_commit
+from bench import group_commit, growth
 
 Figures = dict[str, Any]
 
 PARTS: dict[str, Callable[[], Figures]] = {
     "group-commit": group_commit.run,
+    "growth": growth.run,
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from typing import Any
 
 import django
@@ -18,21 +19,25 @@ from bench.slow_store import SlowStore
 def main(latency_s: float) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bench.settings")
     django.setup()
-    from objq import asgi  # noqa: PLC0415  # needs the settings
-    from objq.binding import PATH  # noqa: PLC0415
-    from objq.broker.broker import Broker  # noqa: PLC0415
-    from objq.broker.probe_http import probe_http  # noqa: PLC0415
-    from objq.clock import SYSTEM_CLOCK  # noqa: PLC0415
-    from objq.conf import options_for  # noqa: PLC0415
-    from objq.ids import Ids  # noqa: PLC0415
-    from objq.server import serve  # noqa: PLC0415
-    from objq.tokens import make_token  # noqa: PLC0415
+    from objq import asgi  # needs the settings
+    from objq.binding import PATH
+    from objq.broker.broker import Broker
+    from objq.broker.probe_http import probe_http
+    from objq.clock import SYSTEM_CLOCK
+    from objq.conf import options_for
+    from objq.ids import Ids
+    from objq.server import serve
+    from objq.tokens import make_token
 
     store = SlowStore(latency_s)
     address: list[Any] = []
 
     def counters(broker: Any) -> tuple[int, dict[str, Any]]:
-        return 200, {"writes": store.writes, "max_in_flight": store.max_in_flight}
+        return 200, {
+            "writes": store.writes,
+            "max_in_flight": store.max_in_flight,
+            "cpu_s": time.process_time(),
+        }
 
     def make(bound: tuple[str, int]) -> Broker:
         url = f"ws://{bound[0]}:{bound[1]}{PATH}"

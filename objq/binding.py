@@ -41,7 +41,7 @@ def parse_bind(text: str) -> Address:
         raise ConfigurationError(
             f"--bind {text!r} is not HOST:PORT: write 127.0.0.1:3000 or [::1]:3000, say."
         )
-    return bare or "0.0.0.0", int(port)  # noqa: S104
+    return bare or "0.0.0.0", int(port)  # noqa: S104 - that is what a bare port means
 
 
 def advertised_url(

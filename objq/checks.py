@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from django.apps import AppConfig, apps
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Warning  # noqa: A004
+from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - the name that Django gives it
 from django.core.files.storage import InMemoryStorage, storages
 
 from objq.backend import MAX_QUEUE_NAME

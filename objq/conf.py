@@ -45,11 +45,12 @@ class Options:
     storage: str
     """The alias in `STORAGES` of the bucket or folder that holds the document."""
     name: str = "queue.json"
+    # A field() says that it is of its default's type, which is any string.
     mode: Literal["broker", "direct"] = _choice("broker", "broker", "direct")  # type: ignore[assignment]
     direct_fallback: bool = True
     """Push by a direct CAS write when no broker answers within half of `enqueue_timeout_s`."""
     broker_url: str | None = None
-    """Where the broker is, for processes that cannot read the document; None: it is looked up there."""
+    """Where the broker is, for processes that cannot read the document; None: it says."""
     heartbeat_timeout_s: float = _seconds(30.0, 0.1, DAY_S)
     """T: a job whose holder was not heard for so long goes to the next worker (S5)."""
     broker_ttl_s: float = _seconds(10.0, 0.1, HOUR_S)

@@ -73,7 +73,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
-class Consumer(AsyncConsumer):  # type: ignore[misc]
+class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
     """One socket. It runs on the event loop only, without channel layer, database or threads."""
 
     def __init__(self, sockets: Sockets) -> None:

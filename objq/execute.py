@@ -16,7 +16,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final
@@ -30,7 +29,6 @@ from objq.arguments import encode_value
 from objq.clock import Clock
 from objq.compat import (
     Task,
-    TaskContext,
     TaskError,
     task_backends,
     task_finished,
@@ -39,6 +37,7 @@ from objq.compat import (
 from objq.core.ops import Completion, Failure, Grant, WorkerName
 from objq.errors import TaskCancelled, TaskTimeout
 from objq.worker import taskloop
+from objq.worker.context import JobContext
 from objq.worker.failures import describe, whereabouts
 from objq.worker.seam import Control, Report
 from objq.worker.taskloop import AsyncCall, TaskLoop
@@ -48,23 +47,6 @@ logger = logging.getLogger("objq.worker")
 OWN_FILES: Final = (__file__, taskloop.__file__)
 
 LONGEST_BACKOFF_S: Final = 31_536_000.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobContext(TaskContext):  # type: ignore[misc,type-arg]
-    """What a task with `takes_context` is given, on top of what Django says of it."""
-
-    control: Control
-
-    @property
-    def cancel_requested(self) -> bool:
-        """Whether somebody asked that the job stop. Raise to end it as cancelled."""
-        return self.control.cancel_requested
-
-    @property
-    def claim_lost(self) -> bool:
-        """Whether the job is no longer this worker's: it may run elsewhere, stop if you can."""
-        return self.control.claim_lost
 
 
 class Execution:

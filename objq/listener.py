@@ -35,7 +35,7 @@ MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
 """What may wait for a peer that does not read, beyond the message that filled its buffers."""
 
 
-class Socket(WebSocketProtocol):  # type: ignore[misc]
+class Socket(WebSocketProtocol):  # type: ignore[misc]  # no types
     """A websocket that is dropped when its peer leaves too much unread.
 
     Nothing else bounds what Twisted keeps for a peer: writing to it always succeeds.
@@ -81,11 +81,11 @@ class Socket(WebSocketProtocol):  # type: ignore[misc]
             self.sendCloseFrame(code=1000 if code is None else code, isReply=False)
 
 
-class SocketFactory(WebSocketFactory):  # type: ignore[misc]
+class SocketFactory(WebSocketFactory):  # type: ignore[misc]  # no types
     protocol = Socket
 
 
-class Listener(daphne.server.Server):  # type: ignore[misc]
+class Listener(daphne.server.Server):  # type: ignore[misc]  # no types
     """Serve an ASGI application on a listening socket, until closed."""
 
     def __init__(self, application: Any) -> None:

@@ -49,4 +49,4 @@ def load_listener(loop: asyncio.AbstractEventLoop) -> type[Listener]:
 def _install(loop: asyncio.AbstractEventLoop) -> None:
     from twisted.internet import asyncioreactor
 
-    asyncioreactor.install(loop)  # type: ignore[no-untyped-call]
+    asyncioreactor.install(loop)  # type: ignore[no-untyped-call]  # Twisted

@@ -53,7 +53,7 @@ class LeftOut:
     why: str
 
 
-class ObjqResult(TaskResult):  # type: ignore[type-arg]
+class ObjqResult(TaskResult):  # type: ignore[type-arg]  # not generic in Django
     """A TaskResult that says why there is no return value where it was left out.
 
     `refresh()` copies a fixed list of attributes, hence a marker in `_return_value`, no new field.
@@ -64,7 +64,7 @@ class ObjqResult(TaskResult):  # type: ignore[type-arg]
     @property
     def return_value(self) -> Any:
         """What the task returned; ValueError if it failed, is not done, or left no value."""
-        value = self._return_value  # type: ignore[attr-defined]
+        value = self._return_value  # type: ignore[attr-defined]  # set by Django
         if not isinstance(value, LeftOut):
             return super().return_value
         raise ValueError(f"The task succeeded, but its return value was not kept: {value.why}")

@@ -43,7 +43,7 @@ CARRIED: Final = ("priority", "backend", "queue_name", "run_after", "takes_conte
 # Zero-argument super() does not work in here: a slotted dataclass is another class than the one
 # whose body is compiled (fixed only in Python 3.14).
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjqTask(Task):  # type: ignore[type-arg]
+class ObjqTask(Task):  # type: ignore[type-arg]  # not generic in Django
     """A task with the options that Django's own has no field for.
 
     `max_attempts`: starts before the job is dead; None: the backend's `MAX_ATTEMPTS`.

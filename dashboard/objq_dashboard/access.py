@@ -14,11 +14,13 @@ MANAGE = "objq_dashboard.manage_queue"
 
 
 def may_manage(user: User) -> bool:
+    # Whoever is staff has a model with permissions; the union of types does not say so.
     return _is_staff(user) and user.has_perm(MANAGE)  # type: ignore[union-attr]
 
 
 def may_view(user: User) -> bool:
     """Whoever may steer may also see."""
+    # As above.
     return _is_staff(user) and (user.has_perm(VIEW) or user.has_perm(MANAGE))  # type: ignore[union-attr]
 
 

@@ -22,6 +22,7 @@ TIMEOUT_S: Final = 2.0
 MAX_ANSWER_BYTES: Final = 65_536
 DEFAULT_PORTS: Final = {"ws": 80, "wss": 443, "http": 80, "https": 443}
 
+
 class Readiness(NamedTuple):
     """How far the question got, and what `/readyz` said (empty unless answered)."""
 

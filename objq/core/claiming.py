@@ -12,7 +12,6 @@ from objq.core.document import Document, Job
 from objq.core.outcomes import Context
 from objq.core.requests import parse_request
 
-
 MAX_GRANTED_BYTES: Final = 2 * 1024 * 1024
 """Of jobs granted to one claim, beyond the first: an answer has to fit a socket's buffers."""
 

@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FOLDERS = ("objq", "dashboard", "project", "tests", "bench", "tools")
+FOLDERS = ("objq", "dashboard", "project", "bench", "tools")
 
-SWITCHED_OFF = re.compile(
-    r"#\s*(?:type:\s*ignore|noqa|pragma)\b(?:[:\[ ][\w\-:, \]]*)?(?P<rest>.*)$"
-)
+CODES = r"(?:[:\[ ]+[A-Za-z0-9-]+(?:, ?[A-Za-z0-9-]+)*\]?)?"
+SWITCHED_OFF = re.compile(rf"#\s*(?:type:\s*ignore|noqa){CODES}(?P<rest>.*)$")
 
 
 def without_reason(text: str) -> list[int]:
@@ -19,7 +18,7 @@ def without_reason(text: str) -> list[int]:
     found = []
     for number, line in enumerate(lines):
         match = SWITCHED_OFF.search(line)
-        if match and not match["rest"].strip(" #-"):
+        if match and not match["rest"].strip(" #-:"):
             above = lines[number - 1].strip() if number else ""
             if not above.startswith("#"):
                 found.append(number + 1)
@@ -41,4 +40,5 @@ def test_a_reason_is_seen_beside_it_or_above_it() -> None:
     assert without_reason(f"a = 1  {mark}") == [1]
     assert without_reason(f"a = 1  {mark}  # the stubs are wrong") == []
     assert without_reason(f"# The stubs are wrong.\na = 1  {mark}") == []
+    assert without_reason("a = 1  # no" + "qa: A001 - a word") == []
     assert without_reason("a = 1  # no" + "qa: A001, B002") == [1]

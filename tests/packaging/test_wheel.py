@@ -20,6 +20,9 @@ from tests.packaging.new_project import (
     wait_until,
 )
 
+# They share an environment that takes long to make, so they run in one process.
+pytestmark = pytest.mark.xdist_group("wheel")
+
 POST = """
 from django.test import Client
 answer = Client(SERVER_NAME="localhost").post("/greet/World/")

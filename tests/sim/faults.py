@@ -126,6 +126,8 @@ def block_path(world: World) -> None:
 
 def slow_network(world: World) -> None:
     world.network.slow = world.rng.choice((0.0, 0.05, 0.3))
+    world.note(f"a share of {world.network.slow} of the frames is slow")
+    world.mark_cut("*", world.faults_s)
 
 
 def cut_store(world: World, place: str) -> None:

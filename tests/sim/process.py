@@ -44,6 +44,12 @@ class Clock:
         offset_ms = next(by for since, by in reversed(self._steps) if since <= at)
         return WALL_MS + int(at * 1000 * (1 + self._drift)) + offset_ms
 
+    def highest_wall_ms(self, until: float) -> int:
+        """Return the most that the wall clock has shown by then."""
+        times = [at for at, _ in self._steps[1:] if at <= until]
+        before = [self.wall_at(at - 1e-9) for at in times]
+        return max([self.wall_at(until), *before])
+
 
 class Process:
     """One incarnation of a process. `place` is the machine it runs on: what networks know."""

@@ -21,6 +21,7 @@ from objq.conf import Options
 from objq.core import ops
 from objq.core.codec import decode
 from objq.core.document import Document
+from objq.store.base import Tag
 from tests.sim import faults
 from tests.sim.actors import QUEUES, Actor, BrokerActor, ClientActor, WorkerActor
 from tests.sim.history import History
@@ -46,6 +47,7 @@ class World:
         self.jobs: dict[str, ops.NewJob] = {}
         self.is_healing = False
         self.is_over = False
+        self._document: tuple[Tag, Document] | None = None
         self.healed_at = 0.0
         self.edited = False
         """An operator deleted or restored the object."""
@@ -140,8 +142,32 @@ class World:
         return weather
 
     def document(self) -> Document | None:
+        """Return what is in the store; not to be changed."""
         content = self.store.content
-        return decode(content.data) if content is not None else None
+        if content is None:
+            return None
+        if self._document is None or self._document[0] != content.tag:
+            self._document = content.tag, decode(content.data)
+        return self._document[1]
+
+    def story(self) -> list[str]:
+        """Return what happened, in order, for people."""
+        told = [(at, text) for at, text in self.history.notes]
+        for version in self.store.log:
+            by = version.by.name if version.by else "an operator"
+            told.append((version.at, f"{version.tag} {version.kind} by {by}{_summary(version)}"))
+        for run in self.history.runs:
+            told.append((run.began, f"{run.by.name} runs {run.job[-4:]} under {run.token}"))
+            if run.ended is not None:
+                told.append((run.ended, f"{run.by.name} ran {run.job[-4:]}: {run.how}"))
+        for asked in (*self.history.pushed, *self.history.operated, *self.history.reported):
+            name, request = ops.op_name(asked.op), getattr(asked.op, "request", "")
+            ids = ", ".join(text[-4:] for text in asked.ids)
+            told.append((asked.began, f"{asked.by.name} asks {name} {request} {ids}"))
+            if asked.ended is not None:
+                told.append((asked.ended, f"{asked.by.name}: {name} {ids} {set(asked.told.values())}"))
+        told.sort(key=lambda item: item[0])
+        return [f"{at:8.2f} {text}" for at, text in told]
 
     # --- the course of things ----------------------------------------------------------------------
 
@@ -237,7 +263,19 @@ class World:
         if self.history.pushed[-1].ended is None:
             return False
         document = self.document()
-        return document is not None and not document.jobs
+        if document is None:
+            return False
+        # A job that a client with a wrong clock wants to run in an hour is not waited for.
+        soon_ms = self._leaders_wall_ms() + 60_000
+        return all(
+            job.state == "scheduled" and (job.run_after or 0) > soon_ms
+            for job in document.jobs.values()
+        )
+
+    def _leaders_wall_ms(self) -> int:
+        actor = self.core["broker"]
+        leading = [b for b in self.brokers if b.is_up and b.broker.leading]
+        return (leading[0] if leading else actor).process.clock.wall_at(self.timeline.now)
 
     def _what_is_left(self) -> str:
         document = self.document()
@@ -261,6 +299,19 @@ class World:
         }
         if wrote and not any(broker.broken for broker in self.brokers):
             self.history.problems.append(f"idle: written though there was nothing to do: {wrote}")
+
+
+def _summary(version: Any) -> str:
+    if version.data is None:
+        return ""
+    document = decode(version.data)
+    jobs = ", ".join(
+        f"{job.id[-4:]} {job.state}" + (f" {job.claim.token}" if job.claim else "")
+        for job in (*document.jobs.values(), *list(document.finished.values())[-3:])
+    )
+    leader = document.broker.id[:4] if document.broker else "nobody"
+    asked = " challenged" if document.challenge else ""
+    return f" (seq {document.seq}, epoch {document.epoch}, {leader}{asked}): {jobs}"
 
 
 def run_world(seed: int) -> World:

@@ -1,0 +1,138 @@
+"""What `objq_stats` shows: a broker's statistics, or the document's where no broker answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from objq import conf
+from objq.client.reading import DocumentReader, document_reader
+from objq.client.registry import connect
+from objq.core.ops import QueueStats, Running, Statistics
+from objq.durations import in_words
+from objq.errors import ConfigurationError, ObjqError
+
+ANSWER_TIMEOUT_S: Final = 3.0
+"""How long a broker has to answer before the document is read instead."""
+
+RUNNING_SHOWN: Final = 10
+
+
+class Overview(NamedTuple):
+    """`why`: why these are the document's own figures and not a broker's, or None."""
+
+    statistics: Statistics
+    why: str | None
+    wall_ms: int
+
+
+class Source:
+    """Where the figures of one backend come from; ask as often as you like, then close."""
+
+    def __init__(
+        self,
+        alias: str,
+        wall_ms: Callable[[], int],
+        *,
+        ask: Callable[[], Statistics] | None = None,
+        reader: DocumentReader | None = None,
+    ) -> None:
+        """Raises ConfigurationError. `ask` and `reader` stand in for the client and the store."""
+        self._mode = conf.options_for(alias).mode
+        self._ask = ask or (lambda: connect(alias).stats(timeout_s=ANSWER_TIMEOUT_S))
+        self._reader = reader or document_reader(alias)
+        self._wall_ms = wall_ms
+
+    def look(self) -> Overview:
+        """Return the figures as of now; raises what reading the document raises."""
+        why = 'MODE is "direct"'
+        if self._mode == "broker":
+            try:
+                return Overview(self._ask(), None, self._wall_ms())
+            except ConfigurationError:
+                raise
+            except ObjqError as error:
+                why = f"no broker has answered ({error.message.rstrip('.')})"
+        return Overview(self._reader.read().statistics(), why, self._wall_ms())
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def as_json(overview: Overview) -> str:
+    """Return the figures as one line of JSON; `source` is "broker" or "document"."""
+    figures: dict[str, Any] = msgspec.to_builtins(overview.statistics)
+    origin = {"source": "broker" if overview.why is None else "document", "why": overview.why}
+    return msgspec.json.encode(origin | figures).decode()
+
+
+def as_text(overview: Overview) -> str:
+    """Return the figures for people."""
+    found, now = overview.statistics, overview.wall_ms
+    lines = [*_heading(overview), "", *_table(_queue_rows(found.queues, now))]
+    if found.running:
+        lines += ["", *_table(_running_rows(found.running[:RUNNING_SHOWN], now))]
+        more = sum(queue.running for queue in found.queues.values()) - RUNNING_SHOWN
+        if more > 0:
+            lines.append(f"… and {more:,} more that were heard of later.")
+    return "\n".join(lines)
+
+
+def _heading(overview: Overview) -> Iterator[str]:
+    found, now = overview.statistics, overview.wall_ms
+    broker = found.broker
+    if overview.why is not None:
+        yield f"Read from queue.json itself: {overview.why}."
+    if broker is None:
+        yield "No broker leads."
+    else:
+        verb = "leads" if overview.why is None else "is recorded as leader"
+        yield f"{broker.url} {verb}, since {_ago(broker.since, now)}."
+    yield (
+        f"Document {found.document}, epoch {found.epoch}, seq {found.seq:,}, last commit "
+        f"{_ago(found.at, now)} ago, jobs of {found.size_bytes:,} bytes."
+    )
+
+
+def _queue_rows(queues: dict[str, QueueStats], now: int) -> Iterator[Sequence[str]]:
+    yield "queue", "ready", "scheduled", "running", "dead", "finished", "oldest ready"
+    for name, queue in queues.items():
+        counts = (queue.ready, queue.scheduled, queue.running, queue.dead, queue.finished)
+        oldest = "" if queue.oldest_ready_at is None else _ago(queue.oldest_ready_at, now)
+        label = f"{name} (paused)" if queue.paused else name
+        yield label, *(f"{count:,}" for count in counts), oldest
+
+
+def _running_rows(running: Sequence[Running], now: int) -> Iterator[Sequence[str]]:
+    yield "running", "queue", "worker", "attempt", "for", "heard ago", "id"
+    for job in running:
+        heard = "" if job.heard_ago_s is None else in_words(job.heard_ago_s)
+        for_ = _ago(job.claimed_at, now) if job.started else "not started"
+        yield job.task, job.queue, job.worker, str(job.attempt), for_, heard, job.id
+
+
+def _ago(at_ms: int, now_ms: int) -> str:
+    return in_words(max(0, now_ms - at_ms) / 1000)
+
+
+def _table(rows: Iterator[Sequence[str]]) -> list[str]:
+    """Return the rows in columns: numbers to the right, everything else to the left."""
+    table = list(rows)
+    if len(table) == 1:
+        return ["No queue has had a job yet."]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    numeric = [all(_is_number(row[at]) for row in table[1:]) for at in range(len(widths))]
+    lines = (
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        )
+        for row in table
+    )
+    return [line.rstrip() for line in lines]
+
+
+def _is_number(cell: str) -> bool:
+    return cell.replace(",", "").isdigit()

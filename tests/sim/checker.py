@@ -1,0 +1,164 @@
+"""Do the promises hold in this history? `check` answers in words, and counts jobs in four.
+
+`lost`: acked and not there; `unexpected`: there, though refused or never pushed; `duplicated`: one
+push with two effects; `recovered`: there, though its client was told Unknown. The last is no fault.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from objq.core import ops
+from tests.sim.history import Asked, Run
+from tests.sim.versions import Walk
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+class Verdict(Struct):
+    """`problems` are violations, each beginning with its promise."""
+
+    problems: list[str]
+    lost: int
+    unexpected: int
+    duplicated: int
+    recovered: int
+
+
+def check(world: World) -> Verdict:
+    walk = Walk(world)
+    walk.run()
+    problems = [*world.history.problems, *walk.problems]
+    unexpected = recovered = 0
+    for asked in world.history.pushed:
+        for job_id in asked.ids:
+            told = asked.told[job_id]
+            first = walk.first_at.get(job_id)
+            if told == "ok":
+                problems.extend(_check_ack(asked, job_id, first, walk))
+            elif told in ("rejected", "unsent") and first is not None:
+                unexpected += 1
+                problems.append(
+                    f"S12: {job_id} was {told} ({asked.codes.get(job_id)}) at {asked.ended} "
+                    f"and stood in the document from {first[0]:.2f}"
+                )
+            recovered += told in ("unknown", "open") and first is not None
+    problems.extend(_check_reports(world, walk))
+    problems.extend(_check_runs(world, walk))
+    problems.extend(_check_sessions(world))
+    return Verdict(
+        problems=problems,
+        lost=len(walk.lost),
+        unexpected=unexpected,
+        duplicated=len(walk.duplicated),
+        recovered=recovered,
+    )
+
+
+def _check_ack(
+    asked: Asked, job_id: str, first: tuple[float, int] | None, walk: Walk
+) -> list[str]:
+    if first is None:
+        walk.lost.add(job_id)
+        return [f"S1: {job_id} was acked at {asked.ended} and is in no version"]
+    assert asked.ended is not None
+    if first[0] > asked.ended:
+        return [f"S2: {job_id} was acked at {asked.ended:.2f}, durable only at {first[0]:.2f}"]
+    if asked.position is not None and asked.position[1] < first[1]:
+        return [f"S2: {job_id} has the position {asked.position} and came with seq {first[1]}"]
+    return []
+
+
+def _check_reports(world: World, walk: Walk) -> list[str]:
+    """Check that what workers were told of their reports is what the log says (S2, S6)."""
+    problems = []
+    outcomes = {"complete": "succeeded", "fail": "failed", "release": "released"}
+    for asked in world.history.reported:
+        if asked.ended is None:
+            continue
+        name = ops.op_name(asked.op)
+        for text in asked.ids:
+            token = walk.tokens.get(text)
+            if token is None:
+                problems.append(f"unexpected: token {text} is in no version")
+                continue
+            told = asked.told.get(text)
+            same = token.outcome == outcomes[name]
+            at = f"{text} of {token.job} at {asked.ended:.2f}"
+            if told == "ok" and not (same or token.outcome == "gone"):
+                problems.append(f"S6: {name} of {at} was ok, and its claim is {token.outcome}")
+            if told == "ok" and token.ended_at > asked.ended:
+                problems.append(f"S2: {name} of {at} was ok before it was durable")
+            if asked.codes.get(text) != "claim_lost":
+                continue
+            if token.ended_at > asked.ended:
+                problems.append(f"S6: {name} of {at} was refused, and its claim was live")
+            kept = asked.ended < walk.gone_at.get(token.job, float("inf"))
+            if same and kept and token.job not in walk.retried:
+                problems.append(f"S6: the repeat of {name} of {at} was refused")
+    return problems
+
+
+def _check_runs(world: World, walk: Walk) -> list[str]:
+    """Check that jobs ran under live claims, and again only for a reason (S2, S5, S7, S10)."""
+    problems = []
+    seen: dict[str, Run] = {}
+    by_job: dict[str, list[Run]] = {}
+    for run in world.history.runs:
+        by_job.setdefault(run.job, []).append(run)
+        token = walk.tokens.get(run.token)
+        at = f"{run.job} on {run.by.name} at {run.began:.2f}"
+        if run.token in seen:
+            problems.append(f"S7: {at} ran twice under one claim")
+        seen[run.token] = run
+        if token is None:
+            problems.append(f"S2: {at} ran under a claim that no version holds")
+            continue
+        if not token.granted_at <= run.began <= token.ended_at:
+            problems.append(f"S5: {at} began under a claim that ended at {token.ended_at:.2f}")
+        pushed = world.jobs.get(run.job)
+        if pushed is None or bytes(pushed.args) != run.args:
+            problems.append(f"S9: {at} ran with other arguments")
+    for job_id, runs in by_job.items():
+        if len(runs) < 2:
+            continue
+        most = world.jobs[job_id].max_attempts * 2 * (1 + walk.retried.get(job_id, 0))
+        released = sum(walk.tokens[r.token].outcome == "released" for r in runs if r.token in walk.tokens)
+        if len(runs) - released > most:
+            problems.append(f"S10: {job_id} ran {len(runs)} times")
+        problems.extend(_check_again(world, walk, runs))
+    return problems
+
+
+def _check_again(world: World, walk: Walk, runs: list[Run]) -> list[str]:
+    """Check each run that was followed by another of the same job."""
+    problems = []
+    for run, following in zip(runs, runs[1:], strict=False):
+        token = walk.tokens.get(run.token)
+        if token is None:
+            continue
+        again = f"{run.job} ran again at {following.began:.2f}"
+        if token.outcome in ("live", "succeeded", "gone") and run.job not in walk.retried:
+            walk.duplicated.add(run.job)
+            problems.append(f"S7: {again}, and its claim before is {token.outcome}")
+        ended = run.ended if run.ended is not None else run.by.died_at
+        overlaps = ended is None or ended > following.began
+        if overlaps and token.outcome not in ("expired", "released"):
+            problems.append(f"S5: {again} while it still ran")
+        if token.outcome == "released" and run.by.name not in world.history.draining:
+            problems.append(f"S10: {again}: released by a worker that was not ending")
+    return problems
+
+
+def _check_sessions(world: World) -> list[str]:
+    problems = []
+    for name, reads in world.history.reads.items():
+        newest = (-1, -1)
+        for at, version in reads:
+            if version < newest:
+                problems.append(f"S11: {name} saw {version} at {at:.2f} after {newest}")
+            newest = max(newest, version)
+    return problems
