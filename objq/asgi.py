@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import msgspec
+from django.utils.http import http_date
 
 from objq import __version__
 from objq.binding import PATH
@@ -64,6 +65,7 @@ class Application:
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
             (b"cache-control", b"no-store"),
+            (b"date", http_date().encode()),
         ]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         shown = b"" if scope["method"] == "HEAD" else body

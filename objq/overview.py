@@ -47,18 +47,26 @@ class Source:
 
     def look(self) -> Overview:
         """Return the figures as of now; raises what reading the document raises."""
-        why = 'MODE is "direct"'
-        if self._mode == "broker":
+        why = 'MODE is "direct".' if self._mode == "direct" else self._nobody()
+        if why is None:
             try:
                 return Overview(self._ask(), None, self._wall_ms())
             except ConfigurationError:
                 raise
             except ObjqError as error:
-                why = f"no broker has answered ({error.message.rstrip('.')})"
+                why = error.message
         return Overview(self._reader.read().statistics(), why, self._wall_ms())
 
     def close(self) -> None:
         self._reader.close()
+
+    def _nobody(self) -> str | None:
+        """Return why nobody need be asked, or None: the header names a broker, or does not tell."""
+        try:
+            named = self._reader.header().broker
+        except ObjqError:
+            return None  # BROKER_URL is for processes that may not read the document
+        return "No broker is recorded." if named is None else None
 
 
 def as_json(overview: Overview) -> str:
@@ -84,10 +92,8 @@ def _heading(overview: Overview) -> Iterator[str]:
     found, now = overview.statistics, overview.wall_ms
     broker = found.broker
     if overview.why is not None:
-        yield f"Read from queue.json itself: {overview.why}."
-    if broker is None:
-        yield "No broker leads."
-    else:
+        yield f"Read from queue.json itself. {overview.why}"
+    if broker is not None:
         verb = "leads" if overview.why is None else "is recorded as leader"
         yield f"{broker.url} {verb}, since {_ago(broker.since, now)}."
     yield (

@@ -32,7 +32,7 @@ class Socket(Protocol):
 class Sockets:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self._open: set[Socket] = set()
+        self._open: dict[Socket, None] = {}  # in the order in which they came
         self._empty: asyncio.Event = asyncio.Event()
         self._empty.set()
 
@@ -40,11 +40,11 @@ class Sockets:
         return len(self._open)
 
     def add(self, socket: Socket) -> None:
-        self._open.add(socket)
+        self._open[socket] = None
         self._empty.clear()
 
     def discard(self, socket: Socket) -> None:
-        self._open.discard(socket)
+        self._open.pop(socket, None)
         if not self._open:
             self._empty.set()
 

@@ -113,7 +113,7 @@ class Group:
         self._restore(batch, document)
         now = self._clock.wall_ms()
         tick(document, now, self._led_ms(longest_s))
-        silent = self._silent(document) if may_expire else []
+        silent = self._silent(batch, document) if may_expire else []
         if silent or any(isinstance(entry.op, OUTCOMES) for entry in batch.entries):
             beat(document, (), self.started, now)  # whether an attempt had started matters to both
         behind = beats_behind(document, self.heard, now)
@@ -161,12 +161,17 @@ class Group:
         self._led_until += led_ms / 1000
         return led_ms
 
-    def _silent(self, document: Document) -> list[str]:
-        silent = self._leases.silent(self._clock.monotonic())
-        live = [token for token in silent if token in document.claims]
-        for token in set(silent).difference(live):
-            self._leases.forget(token)
-        return live
+    def _silent(self, batch: Batch, document: Document) -> list[str]:
+        # Whoever repeats a claim in this batch lives, and is about to be told its tokens.
+        asking = {entry.claim_id for entry in batch.entries if not entry.future.done()}
+        silent = []
+        for token in self._leases.silent(self._clock.monotonic()):
+            job = document.claims.get(token)
+            if job is None or job.claim is None:
+                self._leases.forget(token)
+            elif job.claim.id not in asking:
+                silent.append(token)
+        return silent
 
     def _apply(self, entry: Entry, batch: Batch, document: Document, now: int) -> None:
         if entry.future.done() and not isinstance(entry.op, OUTCOMES):

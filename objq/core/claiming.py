@@ -92,7 +92,7 @@ def beat(document: Document, heard: Iterable[str], started: Iterable[str], now: 
     dirty = document.dirty
     stamp = document.stamp(now)
     begun = set(started)
-    for token in {*heard, *begun}:
+    for token in sorted({*heard, *begun}):  # the same in, the same out
         job = document.claims.get(token)
         if job is None or job.claim is None:
             continue

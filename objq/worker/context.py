@@ -9,7 +9,7 @@ from objq.worker.seam import Control
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobContext(TaskContext):  # type: ignore[misc,type-arg]
+class JobContext(TaskContext):  # type: ignore[misc,type-arg]  # generic in the stubs only
     """What a task with `takes_context` is given, on top of what Django says of it."""
 
     control: Control

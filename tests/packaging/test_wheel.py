@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from objq.store.open import ADAPTERS
 from tests.packaging.new_project import (
     ROOT,
     Environment,
@@ -93,7 +94,12 @@ def test_the_wheel_says_what_it_needs(wheel: Path) -> None:
     assert metadata["Name"] == "objq"
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "MIT"
-    assert {"s3", "google", "azure", "django52"} <= set(metadata.get_all("Provides-Extra", []))
+    extras = set(metadata.get_all("Provides-Extra", []))
+    assert {"s3", "google", "azure", "django52"} <= extras
+    assert {adapter.extra for adapter in ADAPTERS} <= {
+        "",
+        *extras,
+    }  # what a message says to install
 
 
 def test_a_new_project_runs_a_job_as_the_readme_says(project: NewProject) -> None:

@@ -46,7 +46,7 @@ def code_of(reply: Any) -> str:
         (bearer("forged"), "unauthorized", 4401, "SECRET_KEY"),
         ([(b"authorization", b"Bearer \xff\xfe")], "unauthorized", 4401, "SECRET_KEY"),
         (
-            bearer(tokens.make_token("push", "other", ttl_s=9)),
+            bearer(tokens.make_token("push", "other", ttl_s=3600)),
             "unauthorized",
             4401,
             "document other",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
@@ -94,7 +95,6 @@ class SimStore:
         self.cuts: dict[str, str] = {}
         self.pace_s = 0.0
         self.timeout_s = timeout_s
-        self.writes_of: dict[str, int] = {}
         self.accesses: dict[str, list[Access]] = {}
         """By the name of the process."""
         self.before_apply: Callable[[], None] = lambda: None
@@ -140,6 +140,11 @@ class SimStore:
         self._last_write = self._now()
         return tag
 
+    def first_after(self, at: float) -> float:
+        """Return when the first version after this time was written."""
+        index = bisect_right(self.log, at, key=lambda version: version.at)
+        return self.log[index].at if index < len(self.log) else float("inf")
+
     def is_too_soon(self) -> bool:
         """Tell whether a store with a pace throttles a write now."""
         return self.pace_s > 0 and self._now() - self._last_write < self.pace_s * 0.8
@@ -184,7 +189,6 @@ class StoreClient:
         store, timeline = self._store, self._timeline
         began = timeline.now
         sent_at = store.note_sent(self._process, data)
-        store.writes_of[self._process.name] = store.writes_of.get(self._process.name, 0) + 1
         told: asyncio.Future[Tag] = self._process.loop.create_future()
 
         def arrive(reply_s: float | None) -> None:

@@ -81,6 +81,7 @@ class Walk:
         self._file: File | None = None
         self._jobs: dict[str, bytes] = {}
         self._asked = self._requests()
+        self._ran = {run.token for run in world.history.runs}
         self._reported = {token for asked in world.history.reported for token in asked.ids}
 
     def _requests(self) -> dict[str, dict[str, int]]:
@@ -294,8 +295,9 @@ class Walk:
             return False
         if claim.token in self.tokens:
             self.say("S5", version, f"{new.id}: token {claim.token} is live again")
+        # Only an id in the form of a request's is remembered beyond the life of what it granted.
         first = self.claim_versions.setdefault(claim.id, index)
-        if first != index:
+        if first != index and ":" in claim.id:
             self.say("S7", version, f"claim {claim.id} was granted more at its repeat")
         self.tokens[claim.token] = Token(new.id, claim.worker, claim.id, version.at)
         return True
@@ -396,6 +398,8 @@ class Walk:
     def _check_reason(self, version: Version, attempt: ops.Attempt, sent: float) -> None:
         """Check that the holder was dead, stopped, cut or ending: nothing else loses a claim."""
         world = self.world
+        if attempt.token not in self._ran:
+            return  # nobody knew of this claim, so nothing of it runs twice
         holder = next((p for p in world.processes if p.name == attempt.worker), None)
         if holder is None or (holder.died_at is not None and holder.died_at <= sent):
             return

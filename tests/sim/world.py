@@ -56,7 +56,8 @@ class World:
         self.store = SimStore(
             random.Random(f"{seed}/store"), lambda: self.timeline.now, min(10.0, timeout_s / 3)
         )
-        self.store.pace_s = self.rng.choice((0.0, 0.0, 0.0, 1.0))
+        # A pace of a second goes with timeouts of many.
+        self.store.pace_s = self.rng.choice((0.0, 0.0, timeout_s / 30))
         self.network = Network(
             self.timeline, random.Random(f"{seed}/network"), min(5.0, timeout_s / 6)
         )
@@ -289,16 +290,12 @@ class World:
         """Let time pass with nothing to do, until every late write has landed."""
         settle_s = self.options.heartbeat_timeout_s
         self.timeline.run(self.timeline.now + settle_s)
-        before = dict(self.store.writes_of)
+        before = len(self.store.log)
         quiet_s = self.options.heartbeat_timeout_s * 2
         self.timeline.run(max(self.timeline.now + quiet_s, self.store.last_arrival))
-        wrote = {
-            name: count - before.get(name, 0)
-            for name, count in self.store.writes_of.items()
-            if count > before.get(name, 0)
-        }
+        wrote = {version.by.name for version in self.store.log[before:] if version.by}
         if wrote and not any(broker.broken for broker in self.brokers):
-            self.history.problems.append(f"idle: written though there was nothing to do: {wrote}")
+            self.history.problems.append(f"idle: {wrote} wrote though there was nothing to do")
 
 
 def _summary(version: Any) -> str:

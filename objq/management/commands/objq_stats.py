@@ -34,18 +34,25 @@ class Command(BaseCommand):
             raise CommandError("--watch takes a number of seconds above 0.")
         try:
             with closing(Source(backend, SYSTEM_CLOCK.wall_ms)) as source:
-                self.show(source, json)
+                if watch is None:
+                    self.show(source, json)
+                    return
                 with suppress(KeyboardInterrupt):
-                    while watch is not None:
-                        time.sleep(watch)
-                        self.show(source, json)
+                    self.watch(source, json, watch)
         except ObjqError as error:
             raise CommandError(error.message) from error
 
     def show(self, source: Source, json: bool) -> None:
         overview = source.look()
-        if json:
-            self.stdout.write(as_json(overview))
-        else:
-            self.stdout.write((CLEAR if self.stdout.isatty() else "") + as_text(overview) + "\n")
+        self.stdout.write(as_json(overview) if json else as_text(overview))
         self.stdout.flush()
+
+    def watch(self, source: Source, json: bool, every_s: float) -> None:
+        while True:
+            if not json:
+                self.stdout.write(CLEAR if self.stdout.isatty() else "")
+            try:
+                self.show(source, json)
+            except ObjqError as error:  # it may pass, and somebody watches for that
+                self.stderr.write(error.message)
+            time.sleep(every_s)

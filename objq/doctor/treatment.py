@@ -1,0 +1,106 @@
+"""What a doctor does to a document, and only when asked: `--adopt` and `--upgrade` (promise S14).
+
+Every process that knows a document refuses one that went back in time or has another id, and
+stops writing. That is right until a person says that the older version is the one to go on with.
+Adopting says so: the document gets a new id and the next epoch, and no broker. By the new id,
+processes that still run go on refusing it until they are restarted, so that none of them brings
+back, or repeats, what belongs to the time that was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from objq.broker.commit import Committer
+from objq.broker.election import Reach
+from objq.broker.probe_http import probe_http
+from objq.client.reading import Reading, document_reader
+from objq.clock import SYSTEM_CLOCK
+from objq.core.codec import SCHEMA
+from objq.core.document import Document
+from objq.core.leading import adopt
+from objq.durations import in_words
+from objq.errors import Conflict, ForeignDocument, Unknown
+from objq.ids import Ids
+from objq.store.aio import InThread
+from objq.store.base import Store, StoreError
+
+TIMEOUT_S: Final = 60.0
+
+
+def explain(reading: Reading, name: str) -> str:
+    """Return what adopting this document means, for whoever has to confirm it."""
+    document = reading.document
+    return (
+        f"{name} is document {document.id}, epoch {document.epoch}, seq {document.seq}, last "
+        f"written {in_words(reading.age_s)} ago, with {len(document.jobs)} jobs that wait or run "
+        f"and {len(document.dead)} dead ones.\n"
+        "Adopting it means to go on from this version:\n"
+        "  - it gets a new document id, the next epoch, and no broker;\n"
+        "  - jobs that were pushed after it was written are lost, unless they are pushed again;\n"
+        "  - jobs that were finished after it was written will run again;\n"
+        "  - every broker, worker and web process that runs now goes on refusing it until it is "
+        "restarted,\n    and tokens made by objq_token for the old document no longer count.\n"
+        "Stop all brokers and workers before; start them, and restart the web processes, after."
+    )
+
+
+def adopt_document(store: Store, shown: Document) -> Document:
+    """Adopt the document, if it is still the one that was shown; return it as committed.
+
+    Raises Conflict if a broker leads it without trouble, ForeignDocument if it has become another
+    document meanwhile, and Unknown if the store has not answered in time.
+    """
+    if shown.broker is not None:
+        result = asyncio.run(probe_http(shown.broker.url))
+        answers = result.reach is Reach.ANSWERED and result.broker == shown.broker.id
+        if answers and result.leading and result.store_ok:
+            raise Conflict(
+                f"{shown.broker.url} leads this document without trouble, so there is nothing to "
+                "adopt. After a restore, stop every broker first."
+            )
+    return asyncio.run(_adopt(store, shown.id))
+
+
+async def _adopt(store: Store, shown_id: str) -> Document:
+    ids = Ids()
+    new_id = ids.token()
+    in_thread = InThread(store)
+    committer = Committer(in_thread, SYSTEM_CLOCK, ids)
+
+    def change(document: Document) -> bool:
+        if document.id == new_id:
+            return False  # a conflict with somebody who wrote after our own commit
+        if document.id != shown_id:
+            raise ForeignDocument(
+                f"{store.name} is now document {document.id}, not {shown_id}: somebody else has "
+                "adopted or replaced it. Look again."
+            )
+        adopt(document, new_id)
+        # What is written has another id than what was read: when the outcome is in doubt, reading
+        # back must not take our own version for somebody else's document.
+        committer.reader.seen = None
+        return True
+
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await committer.transact(change, leading=True)
+    except (TimeoutError, StoreError) as error:
+        raise Unknown(
+            f"Whether {store.name} was adopted is not known ({str(error) or 'no answer in time'}): run "
+            "objq_doctor again and look at the document's id."
+        ) from error
+    finally:
+        committer.close()
+        in_thread.close()
+
+
+def upgrade_notice(alias: str) -> str:
+    """Return what there is to upgrade; raises what reading the header raises."""
+    with document_reader(alias) as reader:
+        found = reader.header().objq
+        return (
+            f"{reader.store.name} has schema {found}, and {SCHEMA} is the newest that this objq "
+            "writes: there is nothing to do."
+        )
