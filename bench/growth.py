@@ -1,7 +1,7 @@
 """growth: what an operation, a commit and a take-over cost with more and more jobs waiting.
 
-Each size is measured in a process of its own, so that its peak memory is its own. Jobs have the size
-of a usual one, and arguments that no compressor can guess.
+Each size is measured in a process of its own, so that its peak memory is its own. Jobs have the
+size of a usual one, and arguments that no compressor can guess.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -49,7 +49,7 @@ def run() -> dict[str, Any]:
     print("growth")
     print("  " + "  ".join(f"{key:>11}" for key in KEYS))
     for size in SIZES:
-        done = subprocess.run(  # noqa: S603  # our own module
+        done = subprocess.run(
             [sys.executable, "-m", "bench.growth", str(size)],
             stdout=subprocess.PIPE,
             text=True,
@@ -62,66 +62,73 @@ def run() -> dict[str, Any]:
     ratios = {
         name: round(large[name] / small[name], 2) for name in ("push_us", "claim_us", "complete_us")
     }
-    print(f"  an operation at {large['jobs']:,} jobs costs, times that at {small['jobs']:,}: {ratios}")
+    print(f"  cost at {large['jobs']:,} jobs, times that at {small['jobs']:,}: {ratios}")
     return {"rows": rows, "ratio_100k_to_1k": ratios}
 
 
-def measure(size: int) -> dict[str, Any]:
+class Filled:
+    """A document with so many jobs waiting, and the operations that are measured on it."""
+
+    def __init__(self, size: int) -> None:
+        self.document = Document.new("growth", settings_for(size), NOW_MS)
+        self._rng = random.Random(size)
+        self._tokens = (f"token-{n}" for n in itertools.count())
+        self._requests = (f"1-growth:{n}" for n in itertools.count())
+        self._held: list[str] = []
+        for _ in range(size // BATCH):
+            self.push(BATCH)
+
+    def push(self, count: int = 1) -> None:
+        jobs = tuple(_a_job(self._rng) for _ in range(count))
+        self._do(ops.Push(request=next(self._requests), jobs=jobs))
+
+    def claim(self) -> None:
+        (grant,) = self._do(ops.TakeClaim(claim=next(self._requests), worker="worker")).jobs
+        self._held.append(grant.token)
+
+    def complete(self) -> None:
+        self._do(ops.Complete(items=(ops.Completion(token=self._held.pop()),)))
+
+    def seal(self) -> bytes:
+        return codec.seal(self.document, "commit", NOW_MS, leading=True)
+
+    def _do(self, op: ops.Change) -> Any:
+        return apply(self.document, op, NOW_MS, mint=lambda: next(self._tokens), epoch=1).answer
+
+
+def settings_for(size: int) -> ops.DocumentSettings:
+    return ops.DocumentSettings(max_jobs=10 * size, max_bytes=1 << 32)
+
+
+def measure(size: int) -> dict[str, float]:
     """Fill a document and measure; times are medians, memory is the peak of this process."""
-    settings = ops.DocumentSettings(max_jobs=10 * size, max_bytes=1 << 32)
-    document = Document.new("growth", settings, NOW_MS)
-    rng = random.Random(size)  # noqa: S311  # the same jobs every time
-    tokens = (f"token-{n}" for n in itertools.count())
-    requests = (f"1-growth:{n}" for n in itertools.count())
-
-    def do(op: ops.Change) -> Any:
-        return apply(document, op, NOW_MS, mint=lambda: next(tokens), epoch=1).answer
-
-    def push(count: int) -> None:
-        do(ops.Push(request=next(requests), jobs=tuple(_a_job(rng) for _ in range(count))))
-
-    for _ in range(size // BATCH):
-        push(BATCH)
+    filled = Filled(size)
     gc.collect()
     gc.freeze()
-    held: list[str] = []
-
-    def claim() -> None:
-        (grant,) = do(ops.TakeClaim(claim=next(requests), worker="worker")).jobs
-        held.append(grant.token)
-
-    def complete() -> None:
-        do(ops.Complete(items=(ops.Completion(token=held.pop()),)))
-
-    row = {"jobs": size}
+    row: dict[str, float] = {"jobs": size}
     for name, operation in (
-        ("push_us", lambda: push(1)),
-        ("claim_us", claim),
-        ("complete_us", complete),
+        ("push_us", filled.push),
+        ("claim_us", filled.claim),
+        ("complete_us", filled.complete),
     ):
         row[name] = round(_median_s([operation] * (OPERATIONS // 2)) * 1e6, 1)
-    data = b""
-
-    def seal() -> None:
-        nonlocal data
-        data = codec.seal(document, "commit", NOW_MS, leading=True)
-
-    row["encode_ms"] = round(_median_s([seal] * ROUNDS) * 1e3, 1)
-    del document
+    row["encode_ms"] = round(_median_s([filled.seal] * ROUNDS) * 1e3, 1)
+    data = filled.seal()
+    del filled
     gc.unfreeze()
     gc.collect()
-
-    def take_over() -> None:
-        taken = codec.decode(data)
-        broker = ops.BrokerInfo(id="b", url="ws://127.0.0.1:3000/", since=NOW_MS, version="0")
-        leading.take_over(taken, broker, settings)
-        codec.seal(taken, "commit", NOW_MS, leading=True)
-
-    row["take_over_s"] = round(_median_s([take_over]), 2)
+    row["take_over_s"] = round(_median_s([lambda: _take_over(data, size)]), 2)
     row["mib_plain"] = round(len(codec.to_json(data)) / 2**20, 1)
     row["mib_stored"] = round(len(data) / 2**20, 1)
     row["peak_mib"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     return row
+
+
+def _take_over(data: bytes, size: int) -> None:
+    document = codec.decode(data)
+    broker = ops.BrokerInfo(id="b", url="ws://127.0.0.1:3000/", since=NOW_MS, version="0")
+    leading.take_over(document, broker, settings_for(size))
+    codec.seal(document, "commit", NOW_MS, leading=True)
 
 
 def _a_job(rng: random.Random) -> ops.NewJob:
@@ -134,7 +141,7 @@ def _a_job(rng: random.Random) -> ops.NewJob:
     )
 
 
-def _median_s(calls: list[Callable[[], None]]) -> float:
+def _median_s(calls: Sequence[Callable[[], object]]) -> float:
     taken = []
     for call in calls:
         began = time.perf_counter()

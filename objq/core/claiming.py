@@ -89,7 +89,8 @@ def beat(document: Document, heard: Iterable[str], started: Iterable[str], now: 
 
     `heartbeat_seq` is the seq of that commit, by which direct workers see a claim move (§1).
     """
-    dirty = document.dirty
+    dirty, touched = document.dirty, document.touched
+    document.touched = None  # a heartbeat alone is nothing to tell those who watch
     stamp = document.stamp(now)
     begun = set(started)
     for token in sorted({*heard, *begun}):  # the same in, the same out
@@ -106,7 +107,9 @@ def beat(document: Document, heard: Iterable[str], started: Iterable[str], now: 
             started_at=stamp if starts else claim.started_at,
         )
         document.change(job, claim=claim, attempts=attempts)
-    document.dirty = dirty
+        if starts and touched is not None:
+            touched[job.id] = None
+    document.dirty, document.touched = dirty, touched
 
 
 def beats_behind(document: Document, heard: Iterable[str], now: int) -> bool:

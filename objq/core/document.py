@@ -56,6 +56,8 @@ class Job(Struct, gc=False, eq=False):
     claim: Claim | None = None
     cancel_requested: bool = False
     kept_from_ms: int | None = None
+    due_at: int | None = None
+    """When it became ready by time (ms), for telling how long it waited; in memory only."""
 
     def view(self) -> JobView:
         return _decode_view(self.raw)
@@ -170,6 +172,8 @@ class Document:
         self.bytes: dict[str, int] = {"jobs": 0, "dead": 0, "finished": 0}
         self.dropped: dict[str, int] = {"finished": 0, "dead": 0}
         self.ready: dict[str, _Ready] = {}
+        self.touched: dict[str, None] | None = None
+        """The ids of jobs that came, went or changed, while somebody watches; else None."""
         self._scheduled: list[tuple[int, int, Job]] = []
         self._next_order = 0
 
@@ -313,6 +317,7 @@ class Document:
             job = heapq.heappop(self._scheduled)[2]
             dirty = self.dirty
             self.change(job, state="ready", run_after=None)
+            job.due_at = due
             self.dirty = dirty
 
     def trim(self, where: str) -> int:
@@ -367,8 +372,12 @@ class Document:
         self.bytes[where] -= len(job.raw)
         self._leave_indexes(job)
         self.dirty = True
+        if self.touched is not None:
+            self.touched[job.id] = None
 
     def _enter_indexes(self, job: Job) -> None:
+        if self.touched is not None:
+            self.touched[job.id] = None
         counts = self.counts.setdefault(job.queue, {})
         counts[job.state] = counts.get(job.state, 0) + 1
         if job.state == "ready":

@@ -156,7 +156,10 @@ class ItemOutcome(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Hello(Op, frozen=True, tag="hello", kw_only=True):
-    """First on every socket. `document`: what the client expects; another → `not_broker`."""
+    """First on every socket. `document`: what the client expects; another → `not_broker`.
+
+    A worker gives its name, queues, slots and the host it runs on, which `workers` tells.
+    """
 
     client: Annotated[str, Meta(max_length=64)]
     version: Annotated[str, Meta(max_length=64)] = ""
@@ -164,6 +167,7 @@ class Hello(Op, frozen=True, tag="hello", kw_only=True):
     worker: WorkerName | None = None
     queues: tuple[QueueName, ...] = ()
     slots: int = 0
+    host: Annotated[str, Meta(max_length=255)] = ""
 
 
 class Push(Op, frozen=True, tag="push", kw_only=True):
@@ -266,7 +270,57 @@ class Resume(Op, frozen=True, tag="resume", kw_only=True):
 
 
 class Stats(Op, frozen=True, tag="stats", kw_only=True):
-    pass
+    """Counts per queue, who leads, and the running jobs that were heard of longest ago."""
+
+
+class Filter(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Which jobs to list: those that meet everything that is given.
+
+    `states` and `queues`: any of these; none given: all. `task`: its whole path. `text`: what the
+    id begins with, or a part of the task's path or of the arguments' JSON text. `error`: a part of
+    the last attempt's error, its type or message, or of the reason why the job is dead.
+    """
+
+    states: Annotated[tuple[JobState, ...], Meta(max_length=6)] = ()
+    queues: Annotated[tuple[QueueName, ...], Meta(max_length=100)] = ()
+    task: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    text: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    error: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+
+
+class Page(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """At most `limit` jobs, from the beginning or from the `cursor` of the answer before."""
+
+    cursor: Annotated[str, Meta(max_length=256)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+
+
+class ListJobs(Op, frozen=True, tag="list", kw_only=True):
+    """Jobs page by page: waiting and running ones in push order, then dead, then finished ones,
+    each newest first.
+
+    One request looks at a bounded number of jobs, so a page may hold fewer than asked for, or none,
+    and there is still a cursor to go on with.
+    """
+
+    filter: Filter = Filter()
+    page: Page = Page()
+
+
+class Workers(Op, frozen=True, tag="workers", kw_only=True):
+    """Who works: the workers that are connected, and those that hold claims."""
+
+
+class History(Op, frozen=True, tag="history", kw_only=True):
+    """The recent rates and times of the broker that leads, since it took over."""
+
+
+class Watch(Op, frozen=True, tag="watch", kw_only=True):
+    """A snapshot now (as `stats` answers), then a delta for what later commits change.
+
+    Deltas come over the same socket and carry the request's id. A socket has one watch: asking
+    again ends the earlier one, which is how to get a snapshot after a gap.
+    """
 
 
 # --- answers ------------------------------------------------------------------------------------
@@ -369,6 +423,137 @@ class Statistics(Answer, frozen=True, kw_only=True):
     """The running jobs whose holders were heard of longest ago first, at most 100."""
 
 
+class ErrorSummary(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The error of a job's last attempt; the message is shortened."""
+
+    type: str
+    message: str = ""
+
+
+class JobSummary(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A job as a row of a list. `args` and `kwargs` are left out if they are long: see `get`.
+
+    `heard_ago_s`: seconds since the broker heard the holder of a running job.
+    """
+
+    id: str
+    queue: str
+    task: str
+    state: JobState
+    pushed_at: int
+    args: Raw | UnsetType = UNSET
+    kwargs: Raw | UnsetType = UNSET
+    priority: int = 0
+    run_after: int | None = None
+    attempts: int = 0
+    max_attempts: int = 3
+    cancel_requested: bool = False
+    worker: str | None = None
+    claimed_at: int | None = None
+    started_at: int | None = None
+    heard_ago_s: float | None = None
+    finished_at: int | None = None
+    reason: str | None = None
+    error: ErrorSummary | None = None
+
+
+class Listed(Answer, frozen=True, kw_only=True):
+    """A page. `cursor`: where to go on; None at the end. `scanned`: how many jobs were looked at.
+
+    `partial`: the bound of one request was met before the page was full. `total`: how many jobs
+    there are altogether, where the filter names states and queues only.
+    """
+
+    jobs: tuple[JobSummary, ...]
+    cursor: str | None = None
+    scanned: int = 0
+    partial: bool = False
+    total: int | None = None
+
+
+class WorkerView(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A worker. What only its `hello` tells is empty for one that is not connected.
+
+    `heard_ago_s`: seconds since its last frame or heartbeat. `holds`: its claims, of which those
+    heard of longest ago are in `running`, at most 20.
+    """
+
+    name: str
+    connected: bool
+    client: str = ""
+    version: str = ""
+    host: str = ""
+    queues: tuple[str, ...] = ()
+    slots: int = 0
+    connected_at: int | None = None
+    heard_ago_s: float | None = None
+    holds: int = 0
+    running: tuple[Running, ...] = ()
+
+
+class AllWorkers(Answer, frozen=True, kw_only=True):
+    """The workers by name, at most 500 of the `total`."""
+
+    workers: tuple[WorkerView, ...]
+    total: int
+
+
+class HistoryPoint(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What happened in the `seconds` before `at`; times are None where there was nothing to time.
+
+    `waiting`, `running`, `scheduled` and `dead` count jobs at the end. `wait_…`: from when a job
+    was ready for the first time to its claim. `batch`: requests per commit. `size_bytes`: of the
+    object as it was last written.
+    """
+
+    at: int
+    seconds: float
+    pushed: int = 0
+    finished: int = 0
+    failed: int = 0
+    ready: int = 0
+    scheduled: int = 0
+    running: int = 0
+    dead: int = 0
+    commits: int = 0
+    conflicts: int = 0
+    throttled: int = 0
+    batch: float = 0.0
+    size_bytes: int = 0
+    commit_p50_s: float | None = None
+    commit_p99_s: float | None = None
+    wait_p50_s: float | None = None
+    wait_p99_s: float | None = None
+
+
+class RecentHistory(Answer, frozen=True, kw_only=True):
+    """Points, oldest first, about `every_s` seconds apart, for an hour at most."""
+
+    every_s: float
+    points: tuple[HistoryPoint, ...]
+
+
+class Delta(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What commits have changed: from version `after`, exclusive, to version `seq`.
+
+    If `after` is more than the seq that you have, you missed something: ask for a snapshot. If
+    `seq` is not more, you know it already. `jobs` are as they are now, and `removed` names those
+    that left the document; of more than 100 changed jobs the rest is only counted, in `left_out`.
+    `queues` holds those whose counts have changed.
+    """
+
+    after: int
+    seq: int
+    epoch: int
+    at: int
+    jobs: tuple[JobSummary, ...] = ()
+    removed: tuple[str, ...] = ()
+    left_out: int = 0
+    queues: dict[str, QueueStats] = {}
+    broker: BrokerInfo | None = None
+    size_bytes: int = 0
+
+
 class DocumentSettings(Struct, frozen=True, kw_only=True):
     """What everybody who writes the document keeps to (design §5, §8); the leader's."""
 
@@ -394,14 +579,17 @@ Change = (
 )
 """Operations that the commit loop applies."""
 
-Request = Hello | Heartbeat | Get | Stats | Change
+Lookup = Get | Stats | ListJobs | Workers | History | Watch
+"""Operations that are answered from memory and change nothing."""
+
+Request = Hello | Heartbeat | Lookup | Change
 """Everything that travels on the wire."""
 
 REQUESTS: dict[str, type[Op]] = {
     str(cls.__struct_config__.tag): cls
     for cls in (
         Hello, Push, TakeClaim, Heartbeat, Complete, Fail, Release, Get,
-        Cancel, Retry, Delete, RunNow, Pause, Resume, Stats,
+        Cancel, Retry, Delete, RunNow, Pause, Resume, Stats, ListJobs, Workers, History, Watch,
     )
 }  # fmt: skip
 
@@ -421,6 +609,10 @@ ANSWERS: dict[str, type[Answer]] = {
     "pause": Answer,
     "resume": Answer,
     "stats": Statistics,
+    "list": Listed,
+    "workers": AllWorkers,
+    "history": RecentHistory,
+    "watch": Statistics,
 }
 
 

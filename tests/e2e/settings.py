@@ -1,4 +1,4 @@
-"""Settings of the processes that the end-to-end tests start; what varies comes from the environment."""
+"""Settings of the processes of the end-to-end tests; what varies is in the environment."""
 
 from __future__ import annotations
 

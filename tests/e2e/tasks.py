@@ -1,4 +1,4 @@
-"""What the workers of the end-to-end tests run: each run leaves a line, so that none goes unseen."""
+"""What the workers of the end-to-end tests run: each run leaves a line, so none goes unseen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""1,000 jobs pushed by 20 clients and run by 2 worker processes, each exactly once, on each store."""
+"""1,000 jobs, pushed by 20 clients and run by 2 workers: each exactly once, on each store."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_the_wheel_says_what_it_needs(wheel: Path) -> None:
     assert {adapter.extra for adapter in ADAPTERS} <= {
         "",
         *extras,
-    }  # what a message says to install
+    }  # as messages advise
 
 
 def test_a_new_project_runs_a_job_as_the_readme_says(project: NewProject) -> None:
