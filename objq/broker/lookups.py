@@ -15,6 +15,7 @@ from objq.broker.inbox import refuse
 from objq.broker.leases import Leases
 from objq.clock import Clock
 from objq.core import ops
+from objq.core.claiming import beaten
 from objq.core.document import Document
 from objq.errors import ObjqError, Unknown
 
@@ -34,9 +35,9 @@ class Lookups:
         """Answer now if that may be, else when `answer` is called after the write in flight."""
         document = self._committer.document
         if isinstance(op, ops.Heartbeat) and document is not None:
-            beaten = _beaten(document, op)
-            if not (beaten.lost or beaten.cancel):
-                future.set_result(beaten)
+            answer = beaten(document, op)
+            if not (answer.lost or answer.cancel):
+                future.set_result(answer)
                 return
         self._waiting.append((op, future))
         self.answer()
@@ -71,17 +72,6 @@ class Lookups:
             version = (document.epoch, document.seq, 0)
             return ops.Jobs(position=version, jobs=document.views(op.ids))
         if isinstance(op, ops.Heartbeat):
-            return _beaten(document, op)
+            return beaten(document, op)
         now = self._clock.monotonic()
         return document.statistics(lambda token: self._leases.heard_ago_s(token, now))
-
-
-def _beaten(document: Document, op: ops.Heartbeat) -> ops.Beaten:
-    lost, cancel = [], []
-    for token in dict.fromkeys((*op.tokens, *op.started)):
-        job = document.claims.get(token)
-        if job is None:
-            lost.append(token)
-        elif job.cancel_requested:
-            cancel.append(token)
-    return ops.Beaten(lost=tuple(lost), cancel=tuple(cancel))

@@ -125,3 +125,15 @@ def beats_behind(document: Document, heard: Iterable[str], now: int) -> bool:
         if job is not None and job.claim and stamp - job.claim.heartbeat_at >= behind_ms:
             return True
     return False
+
+
+def beaten(document: Document, op: ops.Heartbeat) -> ops.Beaten:
+    """Return the answer to a heartbeat: which claims are lost, and which jobs should stop."""
+    lost, cancel = [], []
+    for token in dict.fromkeys((*op.tokens, *op.started)):
+        job = document.claims.get(token)
+        if job is None:
+            lost.append(token)
+        elif job.cancel_requested:
+            cancel.append(token)
+    return ops.Beaten(lost=tuple(lost), cancel=tuple(cancel))

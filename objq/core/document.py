@@ -9,7 +9,7 @@ few microseconds), so that a million waiting jobs cost little more than their te
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -233,6 +233,25 @@ class Document:
             if job and (best is None or (-job.priority, job.order) < (-best.priority, best.order)):
                 best = job
         return best
+
+    def indexed(
+        self, states: Container[str], queues: Iterable[str], most: int
+    ) -> list[Job] | None:
+        """Return what the indexes hold of waiting and running jobs, if it is at most `most`.
+
+        `queues`: those of which ready jobs are wanted. The jobs are in no order, may stand there
+        twice, and some may have left or changed: see for yourself.
+        """
+        heaps: list[list[tuple[int, Job]]] = []
+        if "ready" in states:
+            found = [self.ready[name] for name in queues if name in self.ready]
+            heaps = [heap for ready in found for heap in ready.heaps.values()]
+        running = self.claims.values() if "running" in states else ()
+        scheduled = self._scheduled if "scheduled" in states else ()
+        if sum(map(len, heaps)) + len(running) + len(scheduled) > most:
+            return None
+        ready_jobs = [job for heap in heaps for _, job in heap]
+        return [*ready_jobs, *running, *(job for _, _, job in scheduled)]
 
     def is_paused(self, queue: str) -> bool:
         state = self.queues.get(queue)

@@ -24,12 +24,7 @@ def check_json(text: bytes, what: str, *, kind: type | None = None) -> None:
     if _too_deep(text):
         raise Invalid(f"{what} is nested more than {MAX_DEPTH} levels deep")
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_refuse_duplicates,
-            parse_constant=_refuse_constant,
-            parse_float=_refuse_overflow,
-        )
+        value = _strict.decode(text.decode())
         if _LONE_SURROGATE_POSSIBLE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeError as error:
@@ -76,3 +71,11 @@ def _too_deep(text: bytes) -> bool:
         elif token in (b"]", b"}"):
             depth -= 1
     return False
+
+
+# Made once: `json.loads` with hooks would make one for every text, which takes longer than reading.
+_strict: Final = json.JSONDecoder(
+    object_pairs_hook=_refuse_duplicates,
+    parse_constant=_refuse_constant,
+    parse_float=_refuse_overflow,
+)

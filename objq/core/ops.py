@@ -501,9 +501,9 @@ class AllWorkers(Answer, frozen=True, kw_only=True):
 class HistoryPoint(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What happened in the `seconds` before `at`; times are None where there was nothing to time.
 
-    `waiting`, `running`, `scheduled` and `dead` count jobs at the end. `wait_…`: from when a job
-    was ready for the first time to its claim. `batch`: requests per commit. `size_bytes`: of the
-    object as it was last written.
+    `ready`, `scheduled`, `running` and `dead` count jobs at the end. `commit_…`: how long writes
+    took. `wait_…`: from when a job was ready for the first time to its claim. `batch`: requests per
+    commit. `size_bytes`: of the object as it was last written.
     """
 
     at: int

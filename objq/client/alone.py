@@ -1,0 +1,215 @@
+"""What one commit without a broker does to the document, in this order:
+
+1. is a broker recorded? Then nothing is done but to push: the rest is its business (design §1)
+2. time passes: scheduled jobs become due, old records go
+3. the requests, in order of arrival; heartbeats and tokens reported in this very turn are heard
+4. claims end whose holders this process has itself seen silent (`objq.core.silence`)
+5. claims are served, so that a push is granted in the commit that makes it durable
+6. heartbeats that would fall behind are written down, and all others too if there is a commit
+
+Nothing to do means no write: an empty claim, a look-up or an early heartbeat costs a read. The same
+turn may run several times, on another version each time; every run sets all outcomes anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from objq.clock import Clock
+from objq.core import ops
+from objq.core.claiming import beat, beaten
+from objq.core.document import Document
+from objq.core.ending import expire
+from objq.core.rules import apply, tick
+from objq.core.silence import SilenceWatch
+from objq.errors import NotBroker, ObjqError, Rejected
+
+OUTCOMES: Final = (ops.Complete, ops.Fail, ops.Release)
+LOOK_UPS: Final = (ops.Get, ops.Stats)
+AT_ANY_TIME: Final = (ops.Push, *LOOK_UPS)
+"""What a direct process does also while a broker is recorded."""
+
+BEAT_SHARE: Final = 12
+"""Workers beat every T/6. A heartbeat heard T/12 after the last one that was written is written,
+since by the next one the document would be more than T/4 behind (design §5)."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One request and who waits for its answer. Times are monotonic seconds.
+
+    `wait_until`: when a claim stops waiting for a job. `outcome` is what the last run made of it;
+    None: it is answered from the confirmed document.
+    """
+
+    op: ops.Op
+    mark_sent: Callable[[], None]
+    asked_at: float
+    wait_until: float
+    future: asyncio.Future[ops.Answer] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    outcome: ops.Answer | ObjqError | None = None
+    changed: bool = False
+
+    def answer(self, answer: ops.Answer) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def refuse(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Poisoned(Exception):
+    """A request broke the rules' code, which is a bug; it must not take its neighbours along."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__()
+        self.entry = entry
+
+
+class Alone:
+    """Runs the turns of one process.
+
+    `only_pushes`: this process has a broker and pushes around it; time and claims are not its own.
+    """
+
+    def __init__(self, clock: Clock, mint: Callable[[], str], *, only_pushes: bool) -> None:
+        self._clock = clock
+        self._mint = mint
+        self._only_pushes = only_pushes
+        self._watch = SilenceWatch()
+        self._heard: set[str] = set()
+        self._started: set[str] = set()
+        self._written_at: dict[str, float] = {}
+        """When the write began that last moved the claim of a token (monotonic seconds)."""
+        self._carries_beats = False
+        self._ran_on = 0
+
+    def run(self, entries: Iterable[Entry], document: Document) -> bool:
+        """Apply the requests; return whether that needs a commit. Raises Poisoned."""
+        self._ran_on = document.seq
+        self._carries_beats = False
+        now = self._clock.wall_ms()
+        if self._only_pushes or document.broker is not None:
+            window_ms = int(document.settings.dedupe_window_s * 1000)
+            document.requests.prune(document.stamp(now) - window_ms)
+            for entry in entries:
+                self._apply_beside_broker(entry, document, now)
+            return document.dirty
+        tick(document, now, 0)  # retention ages only while a broker leads (S15)
+        waiting = [entry for entry in entries if not entry.future.done()]
+        self._hear(waiting, document)
+        beat(document, (), self._started, now)  # whether an attempt had started matters to its end
+        for entry in waiting:
+            if not isinstance(entry.op, ops.TakeClaim):
+                self._apply(entry, document, now)
+        self._expire(document, now)
+        for entry in waiting:
+            if isinstance(entry.op, ops.TakeClaim):
+                self._apply(entry, document, now)
+        return self._beat(document, now)
+
+    def looked(self, document: Document, began: float, ended: float) -> None:
+        """Take note of a version that was confirmed by a store access between these moments."""
+        if self._only_pushes or document.broker is not None:
+            self._watch.restart()
+            return
+        claims = (job.claim for job in document.claims.values() if job.claim is not None)
+        timeout_s = document.settings.heartbeat_timeout_s
+        self._watch.look(claims, timeout_s=timeout_s, began=began, ended=ended)
+
+    def confirmed(self, entries: Iterable[Entry], document: Document, began: float) -> None:
+        """Note that the last run is durable, by a store access that began at `began`."""
+        if document.seq == self._ran_on:
+            return
+        if self._carries_beats:
+            self._written_at.update(dict.fromkeys(self._heard, began))
+            self._heard, self._started = set(), set()
+        for entry in entries:
+            if isinstance(entry.outcome, ops.Granted):
+                self._written_at.update((grant.token, began) for grant in entry.outcome.jobs)
+        live = document.claims
+        self._written_at = {t: at for t, at in self._written_at.items() if t in live}
+
+    def look_up(self, document: Document, op: ops.Op) -> ops.Answer:
+        """Answer from the confirmed document."""
+        if isinstance(op, ops.Get):
+            # The version, so that no session sees the queue go back in time (S11).
+            version = (document.epoch, document.seq, 0)
+            return ops.Jobs(position=version, jobs=document.views(op.ids))
+        if isinstance(op, ops.Heartbeat):
+            return beaten(document, op)
+        return document.statistics(self._watch.unmoved_s)
+
+    # --- one request -----------------------------------------------------------------------------
+
+    def _apply_beside_broker(self, entry: Entry, document: Document, now: int) -> None:
+        broker = document.broker
+        if isinstance(entry.op, AT_ANY_TIME) or broker is None:
+            self._apply(entry, document, now)
+            return
+        entry.changed = False
+        entry.outcome = NotBroker(f"queue.json names the broker at {broker.url}", url=broker.url)
+
+    def _apply(self, entry: Entry, document: Document, now: int) -> None:
+        entry.outcome, entry.changed = None, False
+        if entry.future.done() or isinstance(entry.op, (*LOOK_UPS, ops.Heartbeat)):
+            return
+        op: ops.Change = entry.op  # type: ignore[assignment]  # `apply` refuses what is none
+        try:
+            applied = apply(document, op, now, mint=self._mint, epoch=None)
+        except Rejected as refusal:
+            entry.outcome = refusal
+        except Exception as bug:
+            raise Poisoned(entry) from bug
+        else:
+            entry.outcome, entry.changed = applied
+            if entry.changed:
+                entry.mark_sent()
+
+    # --- claims that live, and that do not -------------------------------------------------------
+
+    def _hear(self, entries: Iterable[Entry], document: Document) -> None:
+        for entry in entries:
+            if isinstance(entry.op, ops.Heartbeat):
+                self._heard.update(entry.op.tokens, entry.op.started)
+                self._started.update(entry.op.started)
+        self._heard.intersection_update(document.claims)
+        self._started.intersection_update(document.claims)
+
+    def _expire(self, document: Document, now: int) -> None:
+        # Of those that this process has heard itself, the word has only not been written yet.
+        silent = self._watch.silent(document.settings.heartbeat_timeout_s)
+        expire(document, (token for token in silent if token not in self._heard), now)
+
+    def _beat(self, document: Document, now: int) -> bool:
+        due_s = document.settings.heartbeat_timeout_s / BEAT_SHARE
+        written_before = self._clock.monotonic() - due_s
+        # By this process's own clock: the times in the file are of many machines, and with one of
+        # them fast, a claim would look fresh here and not move for those who watch it.
+        behind = any(
+            self._written_at.get(token, float("-inf")) <= written_before
+            for token in self._heard
+            if token in document.claims
+        )
+        if not (document.dirty or behind):
+            return False
+        beat(document, self._heard, self._started, now)
+        self._carries_beats = True
+        return True
+
+
+def with_position(entry: Entry, document: Document, index: int) -> ops.Answer:
+    """Return the outcome of an entry with the place of its commit, if it changed anything."""
+    assert isinstance(entry.outcome, ops.Answer)
+    if not entry.changed:
+        return entry.outcome
+    position = (document.epoch, document.seq, index)
+    return msgspec.structs.replace(entry.outcome, position=position)
