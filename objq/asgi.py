@@ -1,13 +1,14 @@
 """The ASGI application of a broker: the wire's websockets, and what its port says over HTTP.
 
 `GET /healthz`: the process lives. `GET /readyz`: it can do its part, which is to lead or to stand
-by with a store that it reaches (200), or not (503). `ROUTES` is where others are added.
+by with a store that it reaches (200), or not (503). `GET /metrics`: figures for Prometheus.
+`ROUTES` is where others are added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 from django.utils.http import http_date
@@ -15,37 +16,50 @@ from django.utils.http import http_date
 from objq import __version__
 from objq.binding import PATH
 from objq.consumer import Consumer, Receive, Send
+from objq.metrics import Broker as MetricsBroker
+from objq.metrics import Metrics, Text
 from objq.sockets import Broker as SocketBroker
 from objq.sockets import Sockets
 
 Json = dict[str, Any]
 
 
-class Broker(SocketBroker, Protocol):
+class Broker(SocketBroker, MetricsBroker, Protocol):
     """What the application needs of `objq.broker.broker.Broker`."""
 
     def readiness(self) -> Json: ...
 
 
-def healthz(broker: Broker) -> tuple[int, Json]:
-    return 200, {"alive": True, "broker": broker.id, "version": __version__}
+class Served(NamedTuple):
+    """What routes answer from."""
+
+    broker: Broker
+    metrics: Metrics
 
 
-def readyz(broker: Broker) -> tuple[int, Json]:
-    readiness = broker.readiness()
+Route = Callable[[Served], tuple[int, Json | Text]]
+
+
+def healthz(served: Served) -> tuple[int, Json]:
+    return 200, {"alive": True, "broker": served.broker.id, "version": __version__}
+
+
+def readyz(served: Served) -> tuple[int, Json]:
+    readiness = served.broker.readiness()
     ready = readiness["state"] in ("leading", "standby") and readiness["store_ok"]
     return 200 if ready else 503, readiness
 
 
-ROUTES: Final[dict[str, Callable[[Broker], tuple[int, Json]]]] = {
-    "/healthz": healthz,
-    "/readyz": readyz,
-}
+def metrics(served: Served) -> tuple[int, Text]:
+    return 200, served.metrics.text()
+
+
+ROUTES: Final[dict[str, Route]] = {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
 
 
 class Application:
     def __init__(self, broker: Broker, sockets: Sockets) -> None:
-        self._broker = broker
+        self._served = Served(broker, Metrics(broker, sockets))
         self._sockets = sockets
 
     async def __call__(self, scope: Json, receive: Receive, send: Send) -> None:
@@ -60,9 +74,11 @@ class Application:
 
     async def _http(self, scope: Json, send: Send) -> None:
         status, value = self._route(scope["method"], scope["path"])
-        body = msgspec.json.encode(value) + b"\n"
+        if not isinstance(value, Text):
+            value = Text(msgspec.json.encode(value) + b"\n", "application/json")
+        body = value.body
         headers = [
-            (b"content-type", b"application/json"),
+            (b"content-type", value.content_type.encode()),
             (b"content-length", b"%d" % len(body)),
             (b"cache-control", b"no-store"),
             (b"date", http_date().encode()),
@@ -71,10 +87,10 @@ class Application:
         shown = b"" if scope["method"] == "HEAD" else body
         await send({"type": "http.response.body", "body": shown})
 
-    def _route(self, method: str, path: str) -> tuple[int, Json]:
+    def _route(self, method: str, path: str) -> tuple[int, Json | Text]:
         route = ROUTES.get(path)
         if route is None:
             return 404, {"error": f"Nothing is here; there are {', '.join(ROUTES)} and {PATH}."}
         if method not in ("GET", "HEAD"):
             return 405, {"error": "This is read with GET."}
-        return route(self._broker)
+        return route(self._served)

@@ -16,7 +16,9 @@ websocket clients show neither the body nor the reason of a refused handshake:
 =====  =============================================================================================
 
 Then `hello` comes first. Every request is answered when the broker has its answer, in no particular
-order; what is answered in one turn of the loop goes out in one frame.
+order; what is answered in one turn of the loop goes out in one frame. After a `watch` was answered,
+deltas follow, until another takes its place. While the peer leaves what it was sent unread, it gets
+no deltas; the next one that it gets shows by its `after` that some are missing.
 
 Bounds. Beyond `SOFT_*` waiting requests, a socket's pushes, claims and the like get `overloaded`;
 reports of the outcome of jobs, releases and heartbeats still get through. Beyond `HARD_*` the
@@ -35,6 +37,7 @@ import msgspec
 from channels.consumer import AsyncConsumer
 
 from objq import wire
+from objq.broker.roster import Seat
 from objq.core import ops
 from objq.errors import (
     Forbidden,
@@ -69,8 +72,16 @@ CLOSE_CODES: Final[dict[type[ObjqError], int]] = {
 
 _NEVER_SHED = (ops.Hello, ops.Heartbeat, ops.Complete, ops.Fail, ops.Release)
 
+OK: Final = "ok"
+BEHIND: Final = "objq.behind"
+"""The ASGI extension by which a server tells whether the peer leaves what it was sent unread."""
+
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+def _never() -> bool:
+    return False
 
 
 class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
@@ -82,6 +93,10 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
         self._loop = asyncio.get_running_loop()
         self._role: Role | None = None
         self._hello: ops.Hello | None = None
+        self._seat: Seat | None = None
+        self._watch: int | None = None
+        """The id of the `watch` that was answered last: deltas carry it."""
+        self._watch_asked: int | None = None
         self._waiting: dict[asyncio.Future[Any], wire.Incoming] = {}
         self._waiting_bytes = 0
         self._out: list[bytes] = []
@@ -93,6 +108,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
         # The base class makes a task for each message and asks for a channel layer: this one needs
         # neither, and a frame handled in place costs a third of that.
         self._send = send
+        self._is_behind: Callable[[], bool] = scope.get("extensions", {}).get(BEHIND, _never)
         self._headers = scope["headers"]
         self._sockets.add(self)
         try:
@@ -117,7 +133,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
         if self._shut:
             return
         self._shut = True
-        self._leave_waiting()
+        self._leave()
         self._close_code = code
         self._wake_sender()
 
@@ -152,6 +168,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
                 "read queue.json again."
             )
         self._hello = hello
+        self._sit_down(hello)
         limits = {
             **welcome.limits,
             "frame_bytes": wire.MAX_FRAME_BYTES,
@@ -163,7 +180,14 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
 
     # --- requests --------------------------------------------------------------------------------
 
+    def _sit_down(self, hello: ops.Hello) -> None:
+        if self._seat is not None:
+            self._broker.roster.leave(self._seat)
+        self._seat = None if hello.worker is None else self._broker.roster.join(hello)
+
     def _frame(self, frame: str | bytes) -> None:
+        if self._seat is not None:
+            self._seat.hear()
         for incoming in wire.decode_frame(frame):
             if self._shut:  # the broker has noticed a pause while it took one of these
                 return
@@ -172,17 +196,21 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
     def _request(self, incoming: wire.Incoming) -> None:
         request_id, op = incoming.id, incoming.op
         if isinstance(op, Rejected):
-            self._reply(wire.encode_error(request_id, op))
+            self._refuse(incoming, op)
             return
         assert request_id is not None
         try:
             if isinstance(op, ops.Hello):
                 self._reply(wire.encode_answer(request_id, self._welcome(op)))
+                self._sockets.requests[ops.Hello, OK] += 1
                 return
             self._admit(op)
-            future = self._broker.submit(self._named(op))
+            if isinstance(op, ops.Watch):
+                future = self._begin_watch(request_id)
+            else:
+                future = self._broker.submit(self._named(op))
         except Exception as error:
-            self._refuse(request_id, error)
+            self._refuse(incoming, error)
             return
         if future.done():
             self._answer(incoming, future)
@@ -216,6 +244,17 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
             self.shut(CLOSE_OVERLOADED)
             raise Overloaded("Too many requests wait on this socket.", retry_after_s=RETRY_AFTER_S)
 
+    def _begin_watch(self, request_id: int) -> asyncio.Future[ops.Answer]:
+        self._broker.unwatch(self)
+        self._watch, self._watch_asked = None, request_id
+        return self._broker.watch(self)
+
+    def tell(self, delta: ops.Delta) -> None:
+        """Send a delta, unless the snapshot has yet to be sent or the peer reads too slowly."""
+        if self._watch is None or self._shut or self._is_behind():
+            return
+        self._reply(wire.encode_delta(self._watch, self._sockets.encoded(delta)))
+
     # --- answers ---------------------------------------------------------------------------------
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
@@ -234,12 +273,15 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
         if error is None:
             try:
                 self._reply(wire.encode_answer(incoming.id, future.result(), incoming.refused))
+                self._sockets.requests[type(incoming.op), OK] += 1
+                if incoming.id == self._watch_asked and isinstance(incoming.op, ops.Watch):
+                    self._watch = incoming.id
                 return
             except Exception as unencodable:
                 error = unencodable
-        self._refuse(incoming.id, error)
+        self._refuse(incoming, error)
 
-    def _refuse(self, request_id: int, error: BaseException) -> None:
+    def _refuse(self, incoming: wire.Incoming, error: BaseException) -> None:
         if not isinstance(error, ObjqError):
             logger.error(
                 "A request has failed in a way that is a bug.",
@@ -247,7 +289,8 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
                 extra={"event": "request_failed"},
             )
             error = Unknown("The broker failed at this request (see its log); it may be applied.")
-        self._reply(wire.encode_error(request_id, error))
+        self._sockets.requests[type(incoming.op), error.code] += 1
+        self._reply(wire.encode_error(incoming.id, error))
 
     def _reply(self, message: bytes) -> None:
         self._out.append(message)
@@ -274,6 +317,14 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
 
     # --- the end ---------------------------------------------------------------------------------
 
+    def _leave(self) -> None:
+        """Be nobody to the broker any more."""
+        self._leave_waiting()
+        self._broker.unwatch(self)
+        if self._seat is not None:
+            self._broker.roster.leave(self._seat)
+            self._seat = None
+
     def _leave_waiting(self) -> None:
         """Answer what has its answer just now; tell the broker that nobody waits for the rest."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
@@ -286,5 +337,5 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
     def _gone(self) -> None:
         self._shut = True
         self._sockets.discard(self)
-        self._leave_waiting()
+        self._leave()
         self._out.clear()

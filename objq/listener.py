@@ -19,6 +19,8 @@ from daphne.http_protocol import HTTPFactory
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 from twisted.internet import reactor
 
+from objq.consumer import BEHIND
+
 logger = logging.getLogger("objq.listener")
 
 PING_INTERVAL_S: Final = 20.0
@@ -48,6 +50,10 @@ class Socket(WebSocketProtocol):  # type: ignore[misc]  # no types
         self.transport.unregisterProducer()
         self.transport.registerProducer(self, True)
         super().onOpen()
+
+    def is_behind(self) -> bool:
+        """Tell whether the peer has yet to read what it was sent."""
+        return self._unsent_bytes is not None
 
     def pauseProducing(self) -> None:
         self._unsent_bytes = 0
@@ -117,6 +123,11 @@ class Listener(daphne.server.Server):  # type: ignore[misc]  # no types
         self._port = reactor.adoptStreamPort(bound.fileno(), bound.family, self.http_factory)
         self.application_checker()
         self.timeout_checker()
+
+    def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
+        if isinstance(protocol, Socket):
+            scope.setdefault("extensions", {})[BEHIND] = protocol.is_behind
+        return super().create_application(protocol, scope)
 
     async def close(self) -> None:
         """Accept no more connections; those that are open go on."""

@@ -40,14 +40,14 @@ class Source:
         reader: DocumentReader | None = None,
     ) -> None:
         """Raises ConfigurationError. `ask` and `reader` stand in for the client and the store."""
-        self._mode = conf.options_for(alias).mode
+        self._options = conf.options_for(alias)
         self._ask = ask or (lambda: connect(alias).stats(timeout_s=ANSWER_TIMEOUT_S))
         self._reader = reader or document_reader(alias)
         self._wall_ms = wall_ms
 
     def look(self) -> Overview:
         """Return the figures as of now; raises what reading the document raises."""
-        why = 'MODE is "direct".' if self._mode == "direct" else self._nobody()
+        why = 'MODE is "direct".' if self._options.mode == "direct" else self._nobody()
         if why is None:
             try:
                 return Overview(self._ask(), None, self._wall_ms())
@@ -61,12 +61,10 @@ class Source:
         self._reader.close()
 
     def _nobody(self) -> str | None:
-        """Return why nobody need be asked, or None: the header names a broker, or does not tell."""
-        try:
-            named = self._reader.header().broker
-        except ObjqError:
-            return None  # BROKER_URL is for processes that may not read the document
-        return "No broker is recorded." if named is None else None
+        """Return why nobody need be asked, or None if somebody may answer."""
+        if self._options.broker_url is not None:
+            return None  # it is for processes that may not read the document
+        return "No broker is recorded." if self._reader.header().broker is None else None
 
 
 def as_json(overview: Overview) -> str:

@@ -121,7 +121,7 @@ def from_view(job: JobView, alias: str) -> ObjqResult:
     running = job.claim if job.claim is not None and job.claim.started_at is not None else None
     count = job.attempts - (running is not None)
     ended = began[len(began) - count :] if 0 < count < len(began) else began if count else ()
-    starts = [_start_ms(attempt) for attempt in ended]
+    starts = [attempt.started_at for attempt in ended]
     workers = [attempt.worker for attempt in ended]
     if running is not None:
         starts.append(running.started_at or running.claimed_at)
@@ -160,7 +160,7 @@ def from_grant(
         status=TaskResultStatus.RUNNING,
         errors=_errors(ended),
         worker_ids=[*(attempt.worker for attempt in ended), worker],
-        started_at=moment(_start_ms(ended[0]) if ended else started_at),
+        started_at=moment(ended[0].started_at if ended else started_at),
         last_attempted_at=moment(started_at),
         finished_at=None,
     )
@@ -230,11 +230,7 @@ def _result(task: Task[..., Any], job: JobView | Grant, alias: str, **fields_: A
 
 
 def _began(history: Sequence[Attempt]) -> list[Attempt]:
-    return [a for a in history if a.started_at is not None or a.outcome in ("succeeded", "failed")]
-
-
-def _start_ms(attempt: Attempt) -> int:
-    return attempt.claimed_at if attempt.started_at is None else attempt.started_at
+    return [attempt for attempt in history if attempt.started_at is not None]
 
 
 def _errors(attempts: Sequence[Attempt]) -> list[TaskError]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any, Final, Protocol
 
+from objq import wire
+from objq.broker.roster import Roster
+from objq.broker.watchers import Watcher
 from objq.core import ops
 
 CLOSE_GOING_AWAY: Final = 1001
@@ -20,9 +24,16 @@ class Broker(Protocol):
     @property
     def document(self) -> str | None: ...
 
+    @property
+    def roster(self) -> Roster: ...
+
     def welcome(self, role: str) -> ops.Welcome: ...
 
     def submit(self, op: Any) -> asyncio.Future[Any]: ...
+
+    def watch(self, watcher: Watcher) -> asyncio.Future[ops.Answer]: ...
+
+    def unwatch(self, watcher: Watcher) -> None: ...
 
 
 class Socket(Protocol):
@@ -32,6 +43,9 @@ class Socket(Protocol):
 class Sockets:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.requests: Counter[tuple[type, str]] = Counter()
+        """Answered requests, by the class of the op and "ok" or the error's code."""
+        self._delta: tuple[ops.Delta, bytes] | None = None
         self._open: dict[Socket, None] = {}  # in the order in which they came
         self._empty: asyncio.Event = asyncio.Event()
         self._empty.set()
@@ -47,6 +61,12 @@ class Sockets:
         self._open.pop(socket, None)
         if not self._open:
             self._empty.set()
+
+    def encoded(self, delta: ops.Delta) -> bytes:
+        """Return the bytes of a delta, which is encoded once for all who watch."""
+        if self._delta is None or self._delta[0] is not delta:
+            self._delta = delta, wire.encode_delta_body(delta)
+        return self._delta[1]
 
     async def wait_empty(self) -> None:
         """Return when no socket is open."""

@@ -2,6 +2,7 @@
 
 A frame is JSON text: one message, or an array of messages. A request is an operation of
 `objq.core.ops` with an `id` beside it; a reply carries the same `id` and either `ok` or `error`.
+The answer to a `watch` is followed by messages with its `id` and a `delta`.
 
 =========  ==================================  =====================================================
 side       what comes in                       what goes out
@@ -46,6 +47,8 @@ __all__ = [  # with what stands in framing, since it is one protocol to everybod
     "decode_frame",
     "decode_replies",
     "encode_answer",
+    "encode_delta",
+    "encode_delta_body",
     "encode_error",
     "encode_request",
     "error_of",
@@ -55,21 +58,26 @@ __all__ = [  # with what stands in framing, since it is one protocol to everybod
 
 
 class Reply(NamedTuple):
-    """One message from a broker. `id` None: about a frame or the socket, not about one request."""
+    """One message from a broker. `id` None: about a frame or the socket, not about one request.
+
+    A `Delta` comes any number of times after the answer to a `watch`.
+    """
 
     id: int | None
-    answer: ops.Answer | ObjqError
+    answer: ops.Answer | ops.Delta | ObjqError
 
 
 class _Reply(Struct):
     id: int | None = None
     ok: Raw | UnsetType = UNSET
+    delta: Raw | UnsetType = UNSET
     error: ops.Problem | UnsetType = UNSET
 
 
 _encoder = msgspec.json.Encoder()
 _decode_replies = msgspec.json.Decoder(list[_Reply]).decode
 _decode_reply = msgspec.json.Decoder(_Reply).decode
+_decode_delta = msgspec.json.Decoder(ops.Delta).decode
 _decode_answer = {name: msgspec.json.Decoder(cls).decode for name, cls in ops.ANSWERS.items()}
 
 
@@ -83,6 +91,16 @@ def encode_answer(
     if refused and isinstance(answer, ops.Outcomes):
         answer = msgspec.structs.replace(answer, items=merge(answer.items, refused))
     return b'{"id":%d,"ok":%b}' % (request_id, _encoder.encode(answer))
+
+
+def encode_delta_body(delta: ops.Delta) -> bytes:
+    """Return what is the same for everybody who watches, for `encode_delta`."""
+    return _encoder.encode(delta)
+
+
+def encode_delta(request_id: int, body: bytes) -> bytes:
+    """Return the message that tells whoever asked to `watch` under this id of a delta."""
+    return b'{"id":%d,"delta":%b}' % (request_id, body)
 
 
 def encode_error(request_id: int | None, error: ObjqError) -> bytes:
@@ -131,12 +149,14 @@ def decode_replies(frame: str | bytes, op_of: Callable[[int], str | None]) -> li
     return decoded
 
 
-def _answer(reply: _Reply, name: str) -> ops.Answer | ObjqError:
+def _answer(reply: _Reply, name: str) -> ops.Answer | ops.Delta | ObjqError:
     if reply.error is not UNSET:
         return error_of(reply.error)
-    if reply.ok is UNSET or name not in _decode_answer:
-        return Unknown("The broker sent a reply with neither an answer nor an error.")
     try:
+        if reply.delta is not UNSET:
+            return _decode_delta(reply.delta)
+        if reply.ok is UNSET or name not in _decode_answer:
+            return Unknown("The broker sent a reply with neither an answer nor an error.")
         return _decode_answer[name](reply.ok)
     except (ValueError, RecursionError) as error:
         return Unknown(f"The broker's answer to {name} could not be read: {error}")

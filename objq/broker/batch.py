@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from objq.broker.inbox import OUTCOMES, Entry
+from objq.broker.inbox import OUTCOMES, Entry, begun_of
 from objq.broker.leases import Leases
 from objq.broker.waiters import Waiters
 from objq.clock import Clock
@@ -56,6 +56,7 @@ class Batch:
     served: list[Entry] = field(default_factory=list)
     ran: bool = False
     serving: bool = True
+    expired: int = 0
     beaten: tuple[set[str], set[str]] = field(default_factory=lambda: (set(), set()))
 
     def everyone(self) -> list[Entry]:
@@ -103,24 +104,28 @@ class Group:
         self._waiters = waiters
         self._led_until = clock.monotonic()
 
-    def run(self, batch: Batch, document: Document, *, may_expire: bool, longest_s: float) -> bool:
+    def run(
+        self, batch: Batch, document: Document, *, silent_at: float | None, longest_s: float
+    ) -> bool:
         """Apply the batch; return whether it needs a commit.
 
-        `may_expire`: False while silence proves nothing. `longest_s`: time since the last run that
-        counts as led at most, since a pause is not leading. Raises Deposed and Poisoned.
+        `silent_at`: the time at which silence is judged; None while it proves nothing. `longest_s`:
+        time since the last run that counts as led at most, since a pause is not leading. Raises
+        Deposed and Poisoned.
         """
         self.require_leadership(document)
         self._restore(batch, document)
         now = self._clock.wall_ms()
         tick(document, now, self._led_ms(longest_s))
-        silent = self._silent(batch, document) if may_expire else []
+        silent = self._silent(batch, document, silent_at)
         if silent or any(isinstance(entry.op, OUTCOMES) for entry in batch.entries):
             beat(document, (), self.started, now)  # whether an attempt had started matters to both
         behind = beats_behind(document, self.heard, now)
         for entry in batch.entries:
             self._apply(entry, batch, document, now)
-        if silent and expire(document, silent, now):
-            log.warning("%d claims expired", len(silent), extra={"event": "claims_expired"})
+        batch.expired = expire(document, silent, now) if silent else 0
+        if batch.expired:
+            log.warning("%d claims expired", batch.expired, extra={"event": "claims_expired"})
         if batch.serving:
             self._serve(batch, document, now)
         wanted = document.dirty or behind or document.challenge is not None
@@ -161,11 +166,13 @@ class Group:
         self._led_until += led_ms / 1000
         return led_ms
 
-    def _silent(self, batch: Batch, document: Document) -> list[str]:
+    def _silent(self, batch: Batch, document: Document, at: float | None) -> list[str]:
+        if at is None:
+            return []
         # Whoever repeats a claim in this batch lives, and is about to be told its tokens.
         asking = {entry.claim_id for entry in batch.entries if not entry.future.done()}
         silent = []
-        for token in self._leases.silent(self._clock.monotonic()):
+        for token in self._leases.silent(at):
             job = document.claims.get(token)
             if job is None or job.claim is None:
                 self._leases.forget(token)
@@ -182,6 +189,7 @@ class Group:
                 self._serve(batch, document, now)  # those who came before
             elif is_claim:
                 raise Unavailable("the document is too large for the store to take another claim")
+            entry.begun = begun_of(document, entry.op)
             entry.outcome, entry.changed = apply(
                 document, entry.op, now, mint=self._mint, epoch=self.epoch
             )

@@ -24,12 +24,16 @@ from objq.broker.addresses import is_bound_here
 from objq.broker.batch import Deposed
 from objq.broker.commit import Closed, Committer
 from objq.broker.election import Election
+from objq.broker.gauges import Gauges
 from objq.broker.inbox import refuse
 from objq.broker.leader import Leader
+from objq.broker.measures import Measures
 from objq.broker.pause import PauseWatch
 from objq.broker.readiness import describe
+from objq.broker.roster import Roster
 from objq.broker.standby import Candidate, Probe, Standby
 from objq.broker.stats import CommitStats
+from objq.broker.watchers import Watcher
 from objq.clock import Clock
 from objq.conf import Options
 from objq.core import ops
@@ -65,6 +69,8 @@ class Broker:
         self.on_reset: list[Callable[[], None]] = []
         """Called when all sockets have to be closed unread: after a pause, and when deposed."""
         self.state: State = "starting"
+        self.roster = Roster(clock)
+        """The workers that are connected to this process."""
         self._options = options
         self._clock = clock
         self._ids = ids
@@ -113,11 +119,37 @@ class Broker:
     def stats(self) -> CommitStats:
         return self._committer.stats
 
+    @property
+    def measures(self) -> Measures:
+        return self._committer.measures
+
+    def gauges(self) -> Gauges | None:
+        """Return what a leader has in hand; None if this process does not lead."""
+        return self._leader.gauges() if self._leader is not None and self.leading else None
+
     def submit(self, op: ops.Request) -> asyncio.Future[ops.Answer]:
         """Return a future of the answer, or of an ObjqError; cancel it when nobody waits."""
         paused = self._notice_pause()
         if self._leader is not None and not paused:
             return self._leader.submit(op)
+        return self._refused(paused=paused)
+
+    def watch(self, watcher: Watcher) -> asyncio.Future[ops.Answer]:
+        """Return a future of a snapshot; from that version on, `watcher` is told of deltas.
+
+        That ends with `unwatch`, and with the leadership, when all sockets are closed.
+        """
+        paused = self._notice_pause()
+        if self._leader is not None and not paused:
+            return self._leader.watch(watcher)
+        return self._refused(paused=paused)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Tell a watcher no more; one that does not watch is no error."""
+        if self._leader is not None:
+            self._leader.unwatch(watcher)
+
+    def _refused(self, *, paused: bool) -> asyncio.Future[ops.Answer]:
         future: asyncio.Future[ops.Answer] = asyncio.get_running_loop().create_future()
         refuse(future, Unavailable("this broker was paused") if paused else self._not_broker())
         return future
@@ -193,8 +225,15 @@ class Broker:
                 self._become("standby")
                 lead = await self._standby.run()
                 self._leader = Leader(
-                    self._committer, lead.document, self._clock, self._ids, wait_s=lead.wait_s
+                    self._committer,
+                    lead.document,
+                    self._clock,
+                    self._ids,
+                    wait_s=lead.wait_s,
+                    notice_pause=self._notice_pause,
+                    roster=self.roster,
                 )
+                self.measures.take_overs += 1
                 log.info("leading in epoch %s", lead.document.epoch, extra={"event": "leading"})
                 self._become("leading")
                 if self._stopping.is_set():

@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from objq.broker.measures import Measures
 from objq.broker.pace import Pace
 from objq.broker.reading import Closed, Found, Reader
 from objq.broker.stats import CommitStats
@@ -48,6 +49,7 @@ class Committer:
 
     def __init__(self, store: AsyncStore, clock: Clock, ids: Ids, *, poll_s: float = 2.5) -> None:
         self.reader = Reader(store, clock, ids, poll_s)
+        self.measures = Measures()
         self.confirmed_at = float("-inf")
         """When the last confirmed store access began (monotonic seconds, promise S2)."""
         self.on_confirmed: Callable[[float, float], None]
@@ -195,7 +197,9 @@ class Committer:
                 await self.reader.back_off(error)
                 continue
             else:
-                self.pace.succeed(self._clock.monotonic() - started)
+                took_s = self._clock.monotonic() - started
+                self.pace.succeed(took_s)
+                self.measures.committed(took_s, len(data))
                 self._accept(ours, tag, started, len(data))
                 return True
             found = await self._read_back(data)

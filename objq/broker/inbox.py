@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from objq.core import ops
+from objq.core.document import Document
 from objq.errors import ObjqError, Overloaded, Unknown
 
 MAX_REQUESTS: Final = 20_000
@@ -36,6 +37,8 @@ class Entry:
     deadline: float | None = None
     outcome: ops.Answer | ObjqError | None = None
     changed: bool = False
+    begun: tuple[int, ...] = ()
+    """When the jobs began whose outcome this reports (wall ms)."""
 
     @property
     def claim_id(self) -> str:
@@ -80,6 +83,15 @@ def tokens_of(op: ops.Op) -> Iterable[str]:
     if isinstance(op, ops.Heartbeat):
         return (*op.tokens, *op.started)
     return op.tokens if isinstance(op, ops.Release) else ()
+
+
+def begun_of(document: Document, op: ops.Op) -> tuple[int, ...]:
+    """Return when the jobs began of which a request reports that they have run (wall ms)."""
+    if not isinstance(op, (ops.Complete, ops.Fail)):
+        return ()
+    jobs = (document.claims.get(item.token) for item in op.items)
+    claims = (job.claim for job in jobs if job is not None)
+    return tuple(claim.started_at or claim.claimed_at for claim in claims if claim is not None)
 
 
 class Inbox:

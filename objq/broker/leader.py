@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -21,12 +22,17 @@ import msgspec
 from objq.broker.batch import Batch, Group, Poisoned
 from objq.broker.commit import Committer
 from objq.broker.confidence import Confidence
+from objq.broker.gauges import Gauges
+from objq.broker.history import History
 from objq.broker.inbox import OUTCOMES, Entry, Inbox, refuse, tokens_of, unknown
 from objq.broker.leases import Leases
-from objq.broker.lookups import Lookups
+from objq.broker.lookups import LOOKUPS, Lookups
 from objq.broker.reading import SHORTEST_WAIT_S
 from objq.broker.rhythm import Rhythm
+from objq.broker.roster import Roster
+from objq.broker.timing import note_commit
 from objq.broker.waiters import Waiters
+from objq.broker.watchers import Watcher, Watchers
 from objq.clock import Clock
 from objq.core import ops
 from objq.core.document import Document
@@ -49,10 +55,19 @@ class Leader:
     """One leadership, of the broker and epoch that `document`, the take-over's commit, names.
 
     `wait_s`: the heartbeat timeout that held before the take-over, where that was larger (S5).
+    `notice_pause` calls `pause` if this process was paused.
     """
 
     def __init__(
-        self, committer: Committer, document: Document, clock: Clock, ids: Ids, *, wait_s: float
+        self,
+        committer: Committer,
+        document: Document,
+        clock: Clock,
+        ids: Ids,
+        *,
+        wait_s: float,
+        notice_pause: Callable[[], object],
+        roster: Roster,
     ) -> None:
         assert document.broker is not None
         self.timeout_s = document.settings.heartbeat_timeout_s
@@ -60,11 +75,21 @@ class Leader:
         broker_id = document.broker.id
         self._committer = committer
         self._clock = clock
+        self._notice_pause = notice_pause
         self._wake = asyncio.Event()
         self._inbox = Inbox(self._wake.set)
         self._waiters = Waiters()
         self._leases = Leases(self.timeout_s)
-        self._lookups = Lookups(committer, self._leases, clock)
+        self._history = History(committer, committer.measures, clock)
+        self._watchers = Watchers(committer, clock)
+        self._lookups = Lookups(
+            committer,
+            self._leases,
+            clock,
+            roster=roster,
+            history=self._history,
+            watchers=self._watchers,
+        )
         self._confidence = Confidence(broker_id, self.timeout_s, committer, self._leases, clock)
         self._rhythm = Rhythm(
             document.settings, committer, self._confidence, self._leases, clock, ids
@@ -87,7 +112,7 @@ class Leader:
         refusal = self.refusal()
         if refusal is not None:
             refuse(future, refusal)
-        elif isinstance(op, (ops.Get, ops.Stats, ops.Heartbeat)):
+        elif isinstance(op, LOOKUPS):
             self._lookups.ask(op, future)
         elif isinstance(op, ops.Hello):
             refuse(future, Invalid("hello is the first request on a socket and comes once"))
@@ -97,6 +122,29 @@ class Leader:
             except ObjqError as error:
                 refuse(future, error)
         return future
+
+    def watch(self, watcher: Watcher) -> asyncio.Future[ops.Answer]:
+        """Return a future of a snapshot; from that version on, `watcher` is told of deltas."""
+        future: asyncio.Future[ops.Answer] = asyncio.get_running_loop().create_future()
+        refusal = self.refusal()
+        if refusal is not None:
+            refuse(future, refusal)
+        else:
+            self._lookups.ask(ops.Watch(), future, watcher)
+        return future
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.discard(watcher)
+
+    def gauges(self) -> Gauges:
+        return Gauges(
+            document=self._committer.document,
+            waiting_claims=len(self._waiters),
+            waiting_requests=len(self._inbox),
+            watchers=len(self._watchers),
+            size_bytes=self._committer.size_bytes,
+            wall_ms=self._clock.wall_ms(),
+        )
 
     def refusal(self) -> ObjqError | None:
         """Return why nothing can be answered now, or None."""
@@ -111,6 +159,8 @@ class Leader:
         refusal = self.refusal()
         if refusal is not None:
             self._refuse_all(refusal)
+        self._history.tick()
+        self._lookups.tidy()
 
     def pause(self, now: float) -> None:
         """Note a pause until `now`: nobody is served before a fresh read (S4, S5)."""
@@ -127,6 +177,7 @@ class Leader:
     def end(self, error: ObjqError | None = None) -> None:
         """Answer what waits with Unknown (or `error`), and whatever comes with NotBroker."""
         self._confidence.end()
+        self._watchers.end()
         self._refuse_all(error)
 
     def _refuse_all(self, error: ObjqError | None) -> None:
@@ -172,6 +223,7 @@ class Leader:
             if self._rhythm.look_due_in_s() <= 0:
                 await self._look()
             await self._commit(Batch(self._inbox.take()))
+            self._watchers.look()
             self._lookups.answer()
         self._waiters.send_home()
 
@@ -208,6 +260,7 @@ class Leader:
             pass
         self._batch = None
         self._group.committed(batch)
+        note_commit(self._committer.measures, batch, document)
         self._answer(batch, document)
 
     async def _try(self, batch: Batch) -> Document | None:
@@ -226,8 +279,12 @@ class Leader:
     def _run(self, batch: Batch, document: Document) -> bool:
         # A gap longer than this between two runs is a pause or an outage, not time that was led.
         longest_s = self.ttl_s + self.timeout_s
-        may_expire = not self._confidence.must_read
-        return self._group.run(batch, document, may_expire=may_expire, longest_s=longest_s)
+        # A reply of the store may be the first thing that is met after a pause. So it is looked for
+        # here too, by a later look at the clock than the one by which silence is judged.
+        now = self._clock.monotonic()
+        self._notice_pause()
+        silent_at = None if self._confidence.must_read else now
+        return self._group.run(batch, document, silent_at=silent_at, longest_s=longest_s)
 
     def _take_out(self, batch: Batch, entries: list[Entry]) -> None:
         for entry in entries:

@@ -75,6 +75,8 @@ class Reader:
         self.written: Header | None = None
         """The newest version that was ours and was told durable."""
         self.trouble: str | None = None
+        self.failure: StoreError | None = None
+        """What the store failed with, if it has not answered since."""
         self._clock = clock
         self._poll_s = poll_s
         self._closing = asyncio.Event()
@@ -144,6 +146,7 @@ class Reader:
         wait_s = self.pace.fail(error)
         level = logging.DEBUG if self._failures % FAILURES_PER_WARNING else logging.WARNING
         self._failures += 1
+        self.failure = error
         log.log(
             level,
             "%s: %s (%s); next attempt in %.2f s",
@@ -158,6 +161,7 @@ class Reader:
     def reached(self) -> None:
         """Note that the store answered."""
         self._failures = 0
+        self.failure = None
 
     async def sleep(self, seconds: float) -> None:
         """Wait; raise Closed as soon as the committer is closed."""

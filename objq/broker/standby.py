@@ -134,6 +134,9 @@ class Standby:
                 return await self._lead(header)
         except Superseded as error:
             log.info("%s; standing by", error, extra={"event": "take_over_lost"})
+            # An attempt of which no answer came may have led, until the one that won: its id is
+            # used up (S4).
+            self._election.broker_id = self._ids.token()
             await self._committer.reader.sleep(self._ids.jitter(LOSER_WAITS_S))
         except TooLarge as error:
             self._say(logging.ERROR, f"the store refuses a document of this size: {error}")

@@ -21,7 +21,6 @@ class Waiters:
     def __init__(self) -> None:
         self._claims: WaitingClaims[Entry] = WaitingClaims()
         self._timers: dict[Entry, asyncio.TimerHandle] = {}
-        self._by_claim: dict[str, Entry] = {}
 
     def __len__(self) -> int:
         return len(self._timers)
@@ -33,13 +32,11 @@ class Waiters:
         """
         assert isinstance(entry.op, ops.TakeClaim)
         assert entry.deadline is not None
-        earlier = self._by_claim.get(entry.op.claim)
-        if earlier is not None and earlier is not entry:
-            self._end(earlier)
-        self._by_claim[entry.op.claim] = entry
         loop = asyncio.get_running_loop()
         self._timers[entry] = loop.call_at(entry.deadline, self._end, entry)
-        self._claims.add(entry, entry.op)
+        replaced = self._claims.add(entry, entry.op)
+        if replaced is not None:
+            self._end(replaced)
         entry.future.add_done_callback(partial(self._gone, entry))
 
     def discard(self, entry: Entry) -> None:
@@ -49,9 +46,6 @@ class Waiters:
             return
         timer.cancel()
         self._claims.discard(entry)
-        assert isinstance(entry.op, ops.TakeClaim)
-        if self._by_claim.get(entry.op.claim) is entry:
-            del self._by_claim[entry.op.claim]
 
     def serve(
         self, document: Document, now: int, mint: Callable[[], str], epoch: int

@@ -5,7 +5,8 @@
 3. the requests, in order of arrival; heartbeats and tokens reported in this very turn are heard
 4. claims end whose holders this process has itself seen silent (`objq.core.silence`)
 5. claims are served, so that a push is granted in the commit that makes it durable
-6. heartbeats that would fall behind are written down, and all others too if there is a commit
+6. heartbeats that would fall behind are written down, and all others too if there is a commit;
+   the start of an attempt at once, since nobody else would remember it if this process died
 
 Nothing to do means no write: an empty claim, a look-up or an early heartbeat costs a read. The same
 turn may run several times, on another version each time; every run sets all outcomes anew.
@@ -14,24 +15,27 @@ turn may run several times, on another version each time; every run sets all out
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
+from objq.client.lookups import FROM_DOCUMENT, LOOK_UPS, LookUps
 from objq.clock import Clock
 from objq.core import ops
-from objq.core.claiming import beat, beaten
+from objq.core.claiming import beat
 from objq.core.document import Document
 from objq.core.ending import expire
 from objq.core.rules import apply, tick
 from objq.core.silence import SilenceWatch
 from objq.errors import NotBroker, ObjqError, Rejected
 
+log = logging.getLogger("objq.client")
+
 OUTCOMES: Final = (ops.Complete, ops.Fail, ops.Release)
-LOOK_UPS: Final = (ops.Get, ops.Stats)
-AT_ANY_TIME: Final = (ops.Push, *LOOK_UPS)
+AT_ANY_TIME: Final = (ops.Push, *FROM_DOCUMENT)
 """What a direct process does also while a broker is recorded."""
 
 BEAT_SHARE: Final = 12
@@ -85,6 +89,7 @@ class Alone:
         self._mint = mint
         self._only_pushes = only_pushes
         self._watch = SilenceWatch()
+        self.look_ups = LookUps(clock, self._watch)
         self._heard: set[str] = set()
         self._started: set[str] = set()
         self._written_at: dict[str, float] = {}
@@ -100,17 +105,21 @@ class Alone:
         if self._only_pushes or document.broker is not None:
             window_ms = int(document.settings.dedupe_window_s * 1000)
             document.requests.prune(document.stamp(now) - window_ms)
+            self._heard, self._started = set(), set()  # who led meanwhile has heard more
             for entry in entries:
                 self._apply_beside_broker(entry, document, now)
             return document.dirty
         tick(document, now, 0)  # retention ages only while a broker leads (S15)
         waiting = [entry for entry in entries if not entry.future.done()]
         self._hear(waiting, document)
-        beat(document, (), self._started, now)  # whether an attempt had started matters to its end
+        silent = self._silent(document)
+        if silent or any(isinstance(entry.op, OUTCOMES) for entry in waiting):
+            beat(document, (), self._started, now)  # whether an attempt had started matters to both
         for entry in waiting:
             if not isinstance(entry.op, ops.TakeClaim):
                 self._apply(entry, document, now)
-        self._expire(document, now)
+        if silent and expire(document, silent, now):
+            log.warning("%d claims expired", len(silent), extra={"event": "claims_expired"})
         for entry in waiting:
             if isinstance(entry.op, ops.TakeClaim):
                 self._apply(entry, document, now)
@@ -138,16 +147,6 @@ class Alone:
         live = document.claims
         self._written_at = {t: at for t, at in self._written_at.items() if t in live}
 
-    def look_up(self, document: Document, op: ops.Op) -> ops.Answer:
-        """Answer from the confirmed document."""
-        if isinstance(op, ops.Get):
-            # The version, so that no session sees the queue go back in time (S11).
-            version = (document.epoch, document.seq, 0)
-            return ops.Jobs(position=version, jobs=document.views(op.ids))
-        if isinstance(op, ops.Heartbeat):
-            return beaten(document, op)
-        return document.statistics(self._watch.unmoved_s)
-
     # --- one request -----------------------------------------------------------------------------
 
     def _apply_beside_broker(self, entry: Entry, document: Document, now: int) -> None:
@@ -160,7 +159,7 @@ class Alone:
 
     def _apply(self, entry: Entry, document: Document, now: int) -> None:
         entry.outcome, entry.changed = None, False
-        if entry.future.done() or isinstance(entry.op, (*LOOK_UPS, ops.Heartbeat)):
+        if entry.future.done() or isinstance(entry.op, LOOK_UPS):
             return
         op: ops.Change = entry.op  # type: ignore[assignment]  # `apply` refuses what is none
         try:
@@ -184,10 +183,10 @@ class Alone:
         self._heard.intersection_update(document.claims)
         self._started.intersection_update(document.claims)
 
-    def _expire(self, document: Document, now: int) -> None:
+    def _silent(self, document: Document) -> list[str]:
         # Of those that this process has heard itself, the word has only not been written yet.
         silent = self._watch.silent(document.settings.heartbeat_timeout_s)
-        expire(document, (token for token in silent if token not in self._heard), now)
+        return [t for t in silent if t in document.claims and t not in self._heard]
 
     def _beat(self, document: Document, now: int) -> bool:
         due_s = document.settings.heartbeat_timeout_s / BEAT_SHARE
@@ -199,11 +198,16 @@ class Alone:
             for token in self._heard
             if token in document.claims
         )
-        if not (document.dirty or behind):
+        if not (document.dirty or behind or self._has_news(document)):
             return False
         beat(document, self._heard, self._started, now)
         self._carries_beats = True
         return True
+
+    def _has_news(self, document: Document) -> bool:
+        """Tell whether an attempt has started that the document takes for unstarted (S10)."""
+        claims = (job.claim for t in self._started if (job := document.claims.get(t)) is not None)
+        return any(claim is not None and claim.started_at is None for claim in claims)
 
 
 def with_position(entry: Entry, document: Document, index: int) -> ops.Answer:

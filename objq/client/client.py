@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import UNSET, UnsetType
 
+from objq.client.watching import Events
 from objq.core import ops
 
 Timeout = float | None | UnsetType
@@ -22,6 +23,10 @@ A = TypeVar("A", bound=ops.Answer)
 class Caller(Protocol):
     async def call(self, op: ops.Op, timeout_s: Timeout = UNSET) -> ops.Answer:
         """Return the answer; see `objq.client.session.Session.call` for what is raised."""
+        ...
+
+    def watch(self) -> Events:
+        """Return events for ever; see `objq.client.watching`."""
         ...
 
 
@@ -63,6 +68,34 @@ class Client:
 
     async def stats(self, *, timeout_s: Timeout = UNSET) -> ops.Statistics:
         return narrow(await self.call(ops.Stats(), timeout_s), ops.Statistics)
+
+    async def list(
+        self,
+        wanted: ops.Filter = ops.Filter(),  # noqa: B008 - frozen
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        timeout_s: Timeout = UNSET,
+    ) -> ops.Listed:
+        """Return a page of jobs. Go on with the answer's `cursor` until it is None.
+
+        A page may be short, or empty, and not the last: the broker bounds what it looks at.
+        """
+        op = ops.ListJobs(filter=wanted, page=ops.Page(cursor=cursor, limit=limit))
+        return narrow(await self.call(op, timeout_s), ops.Listed)
+
+    async def workers(self, *, timeout_s: Timeout = UNSET) -> ops.AllWorkers:
+        return narrow(await self.call(ops.Workers(), timeout_s), ops.AllWorkers)
+
+    async def history(self, *, timeout_s: Timeout = UNSET) -> ops.RecentHistory:
+        return narrow(await self.call(ops.History(), timeout_s), ops.RecentHistory)
+
+    def watch(self) -> Events:
+        """Return an endless iterator of snapshots and deltas; close it with `aclose`.
+
+        It reconnects, follows the broker and fills gaps by itself; see `objq.client.watching`.
+        """
+        return self._caller.watch()
 
     # --- for workers -----------------------------------------------------------------------------
 

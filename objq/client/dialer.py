@@ -36,6 +36,10 @@ MakeToken = Callable[[str, str], str]
 """Makes the bearer token for a document and a broker, by their ids."""
 
 
+class NoBroker(Unavailable):
+    """The document names no broker, so that a direct process has the queue to itself."""
+
+
 class Dialer:
     def __init__(
         self,
@@ -47,8 +51,12 @@ class Dialer:
         ids: Ids,
         *,
         welcomed: Callable[[ops.Welcome, float], bool],
+        insists: bool = True,
     ) -> None:
-        """`welcomed(welcome, asked_at)` is told of a new link and returns whether to keep it."""
+        """`welcomed(welcome, asked_at)` is told of a new link and returns whether to keep it.
+
+        `insists`: wait for a broker where the document names none, instead of raising NoBroker.
+        """
         self.why: ObjqError | None = None
         self.backoff = Backoff(ids)
         self._discovery = discovery
@@ -57,6 +65,7 @@ class Dialer:
         self._make_token = make_token
         self._clock = clock
         self._welcomed = welcomed
+        self._insists = insists
         self._link: Link | None = None
         self._dialing: asyncio.Task[Link] | None = None
         self._checking: asyncio.Task[None] | None = None
@@ -94,6 +103,15 @@ class Dialer:
             if not self._waiters and not dialing.done():
                 dialing.cancel()
                 self._dialing = None
+
+    @property
+    def connected(self) -> bool:
+        """Tell whether there is a link that is not known to have ended."""
+        return self._link is not None and self._link.is_open
+
+    def distrust(self) -> None:
+        """Believe no header that was read before: a newer version says otherwise."""
+        self._distrusted_at = self._clock.monotonic()
 
     def leave(self, link: Link) -> None:
         """Use this link no more, and believe the header no more that led to it."""
@@ -150,7 +168,7 @@ class Dialer:
     async def _open(self, found: Found) -> Link:
         header = found.header
         if header.broker is None:
-            raise Unavailable("the document names no broker at the moment")
+            raise NoBroker("the document names no broker at the moment")
         url = header.broker.url
         asked_at = self._clock.monotonic()
         token = self._make_token(header.document, header.broker.id)
@@ -169,6 +187,9 @@ class Dialer:
             if not self._welcomed(welcome, asked_at):
                 raise NotBroker(f"{url} is behind what this process has seen")
         except BaseException:
+            # Also when nobody waits any longer: else impatient callers would for ever come back to
+            # an address that does not answer.
+            self._distrusted_at = self._clock.monotonic()
             if link is not None:
                 self._close_soon(link)
             raise
@@ -178,6 +199,10 @@ class Dialer:
         return link
 
     def _failed(self, error: Exception) -> None:
+        if isinstance(error, NoBroker) and not self._insists:
+            self.why = None
+            self.backoff.succeeded()
+            raise error
         if isinstance(error, LinkLost) and error.error is not None:
             error = error.error
         first = self.why is None

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -26,6 +27,9 @@ logger = logging.getLogger("objq.client")
 MAX_OUTBOX_BYTES: Final = 16 * 1024 * 1024
 MAX_WAITING: Final = 10_000
 """Requests of one link that wait for their answer; beyond, new ones get `overloaded` at once."""
+
+MAX_DELTAS: Final = 64
+"""Deltas that wait for a watcher; beyond, they are dropped and it needs a snapshot."""
 
 RETRY_AFTER_S: Final = 0.5
 CLOSE_TIMEOUT_S: Final = 2.0
@@ -50,6 +54,40 @@ class _Waiting:
         self.future: asyncio.Future[ops.Answer] = asyncio.get_running_loop().create_future()
 
 
+class Stream:
+    """The deltas of one `watch`, for one reader."""
+
+    def __init__(self) -> None:
+        self._deltas: deque[ops.Delta] = deque()
+        self._missed = False
+        self._end: LinkLost | None = None
+        self._filled = asyncio.Event()
+
+    def put(self, delta: ops.Delta) -> None:
+        """Keep a delta; if too many wait, drop them all."""
+        if len(self._deltas) >= MAX_DELTAS:
+            self._deltas.clear()
+            self._missed = True
+        if not self._missed:
+            self._deltas.append(delta)
+        self._filled.set()
+
+    def end(self, end: LinkLost) -> None:
+        self._end = end
+        self._filled.set()
+
+    async def get(self) -> ops.Delta | None:
+        """Return the next delta, or None if some were dropped. Raises LinkLost."""
+        while not self._deltas:
+            if self._missed:
+                return None
+            if self._end is not None:
+                raise self._end
+            self._filled.clear()
+            await self._filled.wait()
+        return self._deltas.popleft()
+
+
 def _nobody_asks() -> None:
     """Stand in for a caller that need not know when its request was sent."""
 
@@ -64,6 +102,8 @@ class Link:
         self._clock = clock
         self._transport = transport
         self._waiting: dict[int, _Waiting] = {}
+        self._watch: tuple[int, Stream] | None = None
+        """The watch of this link: its request's number, and where its deltas go."""
         self._numbers = itertools.count(1)
         self._outbox: list[tuple[int, bytes]] = []
         self._outbox_bytes = 0
@@ -94,7 +134,22 @@ class Link:
         if self._end is not None:
             raise self._end
         self._check_room(op)
-        number = next(self._numbers)
+        return await self._ask(next(self._numbers), op, mark_sent)
+
+    async def watch(self) -> tuple[ops.Statistics, Stream]:
+        """Return a snapshot, and where the deltas that follow it go; ends the watch before.
+
+        Raises as `call`.
+        """
+        if self._end is not None:
+            raise self._end
+        number, stream = next(self._numbers), Stream()
+        self._watch = number, stream
+        snapshot = await self._ask(number, ops.Watch(), _nobody_asks)
+        assert isinstance(snapshot, ops.Statistics)
+        return snapshot, stream
+
+    async def _ask(self, number: int, op: ops.Op, mark_sent: Callable[[], None]) -> ops.Answer:
         message = wire.encode_request(number, op)
         waiting = self._waiting[number] = _Waiting(ops.op_name(op), mark_sent)
         self._outbox.append((number, message))
@@ -162,11 +217,17 @@ class Link:
 
     def _name_of(self, number: int) -> str | None:
         waiting = self._waiting.get(number)
-        return waiting.name if waiting is not None else None
+        if waiting is not None:
+            return waiting.name
+        return "watch" if self._watch is not None and self._watch[0] == number else None
 
-    def _answered(self, number: int | None, answer: ops.Answer | ObjqError) -> None:
+    def _answered(self, number: int | None, answer: ops.Answer | ops.Delta | ObjqError) -> None:
         if number is None:  # not about one request: about the socket, or a frame that was refused
             raise answer if isinstance(answer, ObjqError) else Unknown("an answer without an id")
+        if isinstance(answer, ops.Delta):
+            if self._watch is not None and self._watch[0] == number:
+                self._watch[1].put(answer)
+            return
         waiting = self._waiting.get(number)
         if waiting is None or waiting.future.done():
             return
@@ -185,5 +246,7 @@ class Link:
         for waiting in self._waiting.values():
             if not waiting.future.done():
                 waiting.future.set_exception(LinkLost(str(end), end.error))
+        if self._watch is not None:
+            self._watch[1].end(LinkLost(str(end), end.error))
         self._outbox.clear()
         self._outbox_bytes = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from functools import partial
 
 import objq
@@ -47,6 +48,7 @@ def open_session(
         worker=worker,
         queues=queues,
         slots=slots,
+        host=socket.gethostname()[:255],
     )
     return Session(
         options,

@@ -4,18 +4,25 @@ A request waits for a link, goes out, and is repeated with the same ids, over ot
 be, until something conclusive is heard (`ticket` says what is) or its deadline has passed. A push
 that no broker answers within half its time is written directly as well (design §1); whichever way
 ends first decides, and that both may land is harmless (S7).
+
+With `MODE = "direct"` this process does everything itself, and pushes and reads always. Where the
+document names a broker, the rest goes over a link to that, with the ids and tokens that are held,
+and comes back when the broker is gone from the document.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from objq.client.dialer import Dialer, MakeToken
+from objq.client.alone import AT_ANY_TIME
+from objq.client.dialer import CLOSED, Dialer, MakeToken, NoBroker
 from objq.client.direct import DirectLink
 from objq.client.discovery import Discovery
 from objq.client.headers import from_broker, from_store
@@ -24,9 +31,11 @@ from objq.client.racing import AnyLink, first_to_know
 from objq.client.request_ids import RequestIds
 from objq.client.seam import Connect
 from objq.client.ticket import READS, REPORTS, Next, Ticket
+from objq.client.watching import Watching
 from objq.clock import Clock
 from objq.conf import Options
 from objq.core import ops
+from objq.core.document import Document
 from objq.errors import DocumentError, Invalid, ObjqError, Unavailable
 from objq.ids import Ids
 from objq.store.base import AsyncStore
@@ -36,6 +45,13 @@ LEAST_PAUSE_S: Final = 0.05
 
 SHARED_READ_S: Final = 1.0
 """A header read so recently serves for a new request id."""
+
+LOOK: Final = ops.Get(ids=())
+"""Asks for nothing but a look at the document."""
+
+
+class _BrokerRecorded(Exception):
+    """The document names a broker, whose business this request is."""
 
 
 class Session:
@@ -52,17 +68,20 @@ class Session:
         clock: Clock,
         ids: Ids,
         on_close: Callable[[], None] | None = None,
+        seen: set[str] | None = None,
     ) -> None:
+        """`seen`: the stores whose document this process has seen; by default one set for all."""
         self._on_close = on_close
         self.settings: ops.DocumentSettings = options.document_settings()
-        """The document's settings, as the broker last told them; before that, one's own."""
+        """The document's settings, as last seen or told by the broker; before that, one's own."""
         self._options = options
         self._clock = clock
         self._ids = ids
         self._request_ids = RequestIds(clock, ids, options.dedupe_window_s)
         url = options.broker_url
         self._discovery = Discovery(from_broker(url) if url else from_store(store), clock)
-        self._dialer = Dialer(
+        self._new_dialer = partial(
+            Dialer,
             self._discovery,
             connect,
             hello,
@@ -71,7 +90,16 @@ class Session:
             ids,
             welcomed=self._welcomed,
         )
-        self._direct = DirectLink(store, clock, ids) if options.direct_fallback else None
+        self._watchings: set[Watching] = set()
+        self._dialer = self._new_dialer(insists=options.mode == "broker")
+        self._alone = options.mode == "direct"
+        self._direct: DirectLink | None = None
+        if self._alone:
+            self._direct = DirectLink(
+                store, clock, ids, creates=self.settings, on_seen=self._saw, seen=seen
+            )
+        elif options.direct_fallback:
+            self._direct = DirectLink(store, clock, ids)
         self._closed = False
         self._newest = (-1, -1)
         """(epoch, seq) of the newest version of which an answer was handed out (S11)."""
@@ -88,14 +116,24 @@ class Session:
         ticket = Ticket(op)
         try:
             async with asyncio.timeout(limit_s):
+                if self._alone and self._direct is not None:
+                    return await self._without_broker(ticket, self._direct)
                 if limit_s is not None and self._direct is not None and isinstance(op, ops.Push):
                     return await self._push(ticket, self._direct, limit_s)
                 return await self._over_links(ticket)
         except TimeoutError:
+            if ticket.answer is not None:
+                return ticket.answer
             assert limit_s is not None
             if limit_s >= self._options.enqueue_timeout_s / 2:
                 self._dialer.leave_silent(limit_s / 2)
             raise ticket.gave_up(limit_s, self._why()) from self._dialer.why
+
+    def watch(self) -> Watching:
+        """Return events for ever, from the next snapshot on; see `objq.client.watching`."""
+        watching = Watching(self._new_dialer(), self._clock, self._watchings.discard)
+        self._watchings.add(watching)
+        return watching
 
     def claim_id(self) -> str:
         """Return an id for a claim, remembered like a request's if a seq was seen lately (S7)."""
@@ -104,6 +142,8 @@ class Session:
     async def close(self) -> None:
         """Close the connection; who still waits learns that the outcome is unknown."""
         self._closed = True
+        for watching in list(self._watchings):
+            await watching.aclose()
         await self._dialer.close()
         if self._direct is not None:
             await self._direct.close()
@@ -123,10 +163,23 @@ class Session:
         self._dialer.leave_silent(half_s / 2)
         return await first_to_know(self._over_links(ticket), self._directly(ticket, direct))
 
+    async def _without_broker(self, ticket: Ticket, direct: DirectLink) -> ops.Answer:
+        """Let this process do it, or the broker whose business it is while one is recorded."""
+        while True:
+            if isinstance(ticket.op, AT_ANY_TIME) or not self._dialer.connected:
+                with contextlib.suppress(_BrokerRecorded):
+                    return await self._directly(ticket, direct)
+                self._dialer.distrust()
+            with contextlib.suppress(NoBroker):
+                return await self._over_links(ticket)
+            await self._pause(LEAST_PAUSE_S)
+
     async def _over_links(self, ticket: Ticket) -> ops.Answer:
         while True:
             try:
                 link = await self._dialer.link()
+            except NoBroker:
+                raise
             except ObjqError as error:
                 raise ticket.barred(error) from error
             try:
@@ -148,17 +201,21 @@ class Session:
                 await self._identify(ticket)
             except DocumentError as error:
                 raise ticket.barred(error) from error
-            except Unavailable as error:
-                await self._dialer.trouble(error)
+            except (Unavailable, LinkLost) as error:
+                if self._closed:
+                    raise ticket.barred(Unavailable(CLOSED)) from error
+                await self._dialer.trouble(Unavailable(str(error)))
                 continue
             answer = await self._send(ticket, direct)
             if isinstance(answer, ops.Answer):
                 return answer
+            if answer is Next.ELSEWHERE:
+                raise _BrokerRecorded
 
     async def _send(self, ticket: Ticket, link: AnyLink) -> ops.Answer | Next:
         """Send a copy and return its answer, or what to do next; raise what is conclusive."""
         if self._closed:
-            raise ticket.barred(Unavailable("This client is closed."))
+            raise ticket.barred(Unavailable(CLOSED))
         copy = ticket.issue()
         sent_at = self._clock.monotonic()
         try:
@@ -178,7 +235,8 @@ class Session:
             ticket.lost(copy)
             await self._pause(LEAST_PAUSE_S)
             return Next.RECHECK
-        return self._hand_out(ticket.accept(answer), sent_at)
+        ticket.answer = self._hand_out(ticket.accept(answer), sent_at)
+        return ticket.answer
 
     async def _refused(self, ticket: Ticket, then: Next, error: ObjqError) -> Next:
         if then is Next.REDRAW:
@@ -198,8 +256,17 @@ class Session:
             if self._request_ids.is_fresh():
                 ticket.give_id(self._request_ids.draw())
                 return
+            if self._alone and self._direct is not None:
+                await self._direct.call(LOOK, lambda: None)  # `_saw` is told the seq
+                continue
             found = await self._discovery.find(self._clock.monotonic() - SHARED_READ_S)
             self._request_ids.saw(found.header.seq, found.read_at)
+
+    def _saw(self, document: Document, began: float) -> None:
+        self.settings = document.settings
+        window_s = min(self._options.dedupe_window_s, document.settings.dedupe_window_s)
+        self._request_ids.window_s = window_s
+        self._request_ids.saw(document.seq, began)
 
     def _welcomed(self, welcome: ops.Welcome, asked_at: float) -> bool:
         if welcome.epoch < self._newest[0]:
@@ -246,7 +313,17 @@ class Session:
     def _why(self) -> ObjqError | None:
         if self._direct is not None and self._direct.trouble is not None:
             return DocumentError(self._direct.trouble)
-        return self._dialer.why
+        why = self._dialer.why
+        broker = self._direct.seen.broker if self._direct and self._direct.seen else None
+        if self._alone and self._direct is not None and self._direct.failure is not None:
+            return Unavailable(self._direct.failure)
+        if self._alone and broker is not None and why is not None:
+            return Unavailable(
+                f"queue.json names the broker at {broker.url} ({why.message.rstrip('.')}). While "
+                "it is named, direct processes only push: start manage.py runbroker, which takes "
+                "over, and stop it again to go on without a broker."
+            )
+        return why
 
 
 def _version_of(answer: ops.Answer) -> tuple[int, int] | None:

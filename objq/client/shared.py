@@ -13,17 +13,20 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
 from django.core.signals import setting_changed
 
 from objq import conf
 from objq.client.client import Timeout
+from objq.client.direct import SEEN
 from objq.client.loopthread import LoopThread
 from objq.client.opening import open_session
 from objq.client.session import Session
 from objq.core import ops
+
+T = TypeVar("T")
 
 CLOSE_TIMEOUT_S: Final = 3.0
 
@@ -58,12 +61,18 @@ class SharedSessions:
         self, alias: str, op: ops.Op, timeout_s: Timeout
     ) -> concurrent.futures.Future[ops.Answer]:
         """Start a call on the session of `alias`; raises as `prepare`."""
+        return self.run(alias, lambda session: session.call(op, timeout_s))
+
+    def run(
+        self, alias: str, work: Callable[[Session], Coroutine[Any, Any, T]]
+    ) -> concurrent.futures.Future[T]:
+        """Start work on the session of `alias`, in its loop; raises as `prepare`."""
         self._notice_fork()
         with self._lock:
             session = self._session(alias)
             if self._thread is None:
                 self._thread = LoopThread("objq-client")
-            return self._thread.submit(session.call(op, timeout_s))
+            return self._thread.submit(work(session))
 
     def may_wait(self) -> bool:
         """Return whether the calling thread can wait for an answer without waiting for itself."""
@@ -115,6 +124,7 @@ shared: Final = SharedSessions()
 def _on_setting_changed(*, setting: str, **_: Any) -> None:
     if setting in RELEVANT_SETTINGS:
         shared.reset()
+        SEEN.clear()  # the same name may mean another, empty store now
 
 
 setting_changed.connect(_on_setting_changed, dispatch_uid="objq.client.shared")

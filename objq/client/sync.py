@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from objq.client.client import Timeout, narrow
 from objq.client.shared import shared
+from objq.client.sharedwatch import SharedWatching, SyncWatching
 from objq.client.ticket import ids_of
 from objq.core import ops
 from objq.errors import Unknown
@@ -34,6 +35,9 @@ class SharedCaller:
             if task is not None and task.cancelling():
                 raise
             raise _closed(op) from None
+
+    def watch(self) -> SharedWatching:
+        return SharedWatching(self._alias)
 
 
 class SyncClient:
@@ -73,6 +77,27 @@ class SyncClient:
 
     def stats(self, *, timeout_s: Timeout = UNSET) -> ops.Statistics:
         return narrow(self.call(ops.Stats(), timeout_s), ops.Statistics)
+
+    def list(
+        self,
+        wanted: ops.Filter = ops.Filter(),  # noqa: B008 - frozen
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        timeout_s: Timeout = UNSET,
+    ) -> ops.Listed:
+        op = ops.ListJobs(filter=wanted, page=ops.Page(cursor=cursor, limit=limit))
+        return narrow(self.call(op, timeout_s), ops.Listed)
+
+    def workers(self, *, timeout_s: Timeout = UNSET) -> ops.AllWorkers:
+        return narrow(self.call(ops.Workers(), timeout_s), ops.AllWorkers)
+
+    def history(self, *, timeout_s: Timeout = UNSET) -> ops.RecentHistory:
+        return narrow(self.call(ops.History(), timeout_s), ops.RecentHistory)
+
+    def watch(self) -> SyncWatching:
+        """Return an endless iterator of snapshots and deltas, to be closed when done."""
+        return SyncWatching(self._alias)
 
     # --- for workers -----------------------------------------------------------------------------
 

@@ -41,7 +41,10 @@ from objq.errors import (
     Unknown,
 )
 
-READS: Final = (ops.Hello, ops.Heartbeat, ops.Get, ops.Stats)
+READS: Final = (
+    *(ops.Hello, ops.Heartbeat, ops.Get, ops.Stats),
+    *(ops.ListJobs, ops.Workers, ops.History, ops.Watch),
+)
 REPORTS: Final = (ops.Complete, ops.Fail, ops.Release)
 
 
@@ -74,6 +77,8 @@ class Ticket:
         self.op: Any = op
         """With the id that it has by now."""
         self.overloaded: Overloaded | None = None
+        self.answer: ops.Answer | None = None
+        """What was accepted; the deadline may strike before the caller gets it."""
         self._open = 0
         self._doubt: bool = getattr(op, "repeat", False)
 
@@ -161,7 +166,7 @@ class Ticket:
         reason = f": {why.message}" if why is not None else ""
         sent = "" if isinstance(self.op, READS) else " It was not sent, so nothing was changed."
         return Unavailable(
-            f"No broker has answered this {ops.op_name(self.op)} within {limit_s:g} s"
+            f"There was no answer to this {ops.op_name(self.op)} within {limit_s:g} s"
             f"{reason.rstrip('.')}.{sent}"
         )
 

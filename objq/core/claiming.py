@@ -58,6 +58,7 @@ def _grant(document: Document, job: Job, op: ops.TakeClaim, context: Context, al
         heartbeat_seq=document.seq + 1,
         epoch=context.epoch,
         started_at=stamp if alone else None,
+        alone=alone,
     )
     document.totals_of(job.queue).claimed += 1
     attempts = job.view().attempts + alone
@@ -74,13 +75,14 @@ def _granted(job: Job) -> ops.Grant:
         task=view.task,
         args=view.args,
         kwargs=view.kwargs,
-        attempt=view.attempts + (claim.started_at is None),
+        attempt=view.attempt,
         max_attempts=view.max_attempts,
         pushed_at=view.pushed_at,
         claimed_at=claim.claimed_at,
         priority=view.priority,
         history=view.history,
         cancel_requested=view.cancel_requested,
+        alone=claim.alone,
     )
 
 

@@ -62,6 +62,21 @@ class Job(Struct, gc=False, eq=False):
     def view(self) -> JobView:
         return _decode_view(self.raw)
 
+    def running(self, heard_ago_s: float | None) -> Running:
+        """Return a job that is held as a row, for overviews."""
+        view = self.view()
+        assert view.claim is not None
+        return Running(
+            id=view.id,
+            queue=view.queue,
+            task=view.task,
+            worker=view.claim.worker,
+            claimed_at=view.claim.claimed_at,
+            attempt=view.attempt,
+            started=view.claim.started_at is not None,
+            heard_ago_s=heard_ago_s,
+        )
+
     def __lt__(self, other: Job) -> bool:
         return self.order < other.order
 
@@ -234,9 +249,7 @@ class Document:
                 best = job
         return best
 
-    def indexed(
-        self, states: Container[str], queues: Iterable[str], most: int
-    ) -> list[Job] | None:
+    def indexed(self, states: Container[str], queues: Iterable[str], most: int) -> list[Job] | None:
         """Return what the indexes hold of waiting and running jobs, if it is at most `most`.
 
         `queues`: those of which ready jobs are wanted. The jobs are in no order, may stand there
@@ -428,7 +441,6 @@ class Document:
 
     def statistics(self, heard_ago_s: Callable[[str], float | None], most: int = 100) -> Statistics:
         """Return counts per queue, and the running jobs that were heard of longest ago."""
-        names = self.totals.keys() | self.counts.keys() | self.queues.keys()
         return Statistics(
             document=self.id,
             seq=self.seq,
@@ -436,9 +448,14 @@ class Document:
             at=self.at,
             broker=self.broker,
             size_bytes=sum(self.bytes.values()),
-            queues={name: self._queue_stats(name) for name in sorted(names)},
+            queues=self.queue_stats(),
             running=tuple(self._running(heard_ago_s, most)),
         )
+
+    def queue_stats(self) -> dict[str, QueueStats]:
+        """Return the counts of every queue, by name."""
+        names = self.totals.keys() | self.counts.keys() | self.queues.keys()
+        return {name: self._queue_stats(name) for name in sorted(names)}
 
     def _queue_stats(self, name: str) -> QueueStats:
         counts = self.counts.get(name, {})
@@ -459,15 +476,4 @@ class Document:
     def _running(self, heard_ago_s: Callable[[str], float | None], most: int) -> Iterator[Running]:
         held = ((heard_ago_s(token) or 0.0, token) for token in self.claims)
         for ago_s, token in heapq.nlargest(most, held):
-            view = self.claims[token].view()
-            assert view.claim is not None
-            yield Running(
-                id=view.id,
-                queue=view.queue,
-                task=view.task,
-                worker=view.claim.worker,
-                claimed_at=view.claim.claimed_at,
-                attempt=view.attempts + (view.claim.started_at is None),
-                started=view.claim.started_at is not None,
-                heard_ago_s=ago_s,
-            )
+            yield self.claims[token].running(ago_s)

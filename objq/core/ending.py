@@ -45,7 +45,7 @@ def _complete_one(document: Document, item: ops.Completion, context: Context) ->
         "finished",
         context.now,
         state="succeeded",
-        attempts=_burnt(view),
+        attempts=view.attempt,
         history=_history(document, view, context, "succeeded"),
         result=result,
         result_dropped=dropped,
@@ -74,7 +74,7 @@ def _fail_one(document: Document, item: ops.Failure, context: Context) -> ItemOu
     if job is None:
         return _repeated(document, item.token, "failed")
     view = job.view()
-    attempts = _burnt(view)
+    attempts = view.attempt
     most = CRAMPED_ERROR_BYTES if _is_cramped(document) else document.settings.max_error_bytes
     error = shorten_error(item.error, most)
     document.totals_of(job.queue).failed += 1
@@ -202,11 +202,6 @@ def _repeated(document: Document, token: str, same: EndedAs) -> ItemOutcome:
     raise ClaimLost(
         "this claim is no longer live: its job was given to another worker, or has ended"
     )
-
-
-def _burnt(view: JobView) -> int:
-    """Return the attempts once the live claim has ended as started."""
-    return view.attempts + (view.claim is not None and view.claim.started_at is None)
 
 
 def _history(

@@ -99,9 +99,7 @@ class Listing:
             total=matcher.total(document),
         )
 
-    def _walk(
-        self, document: Document, number: int, walk: _Walk, cursor: _Cursor | None
-    ) -> bool:
+    def _walk(self, document: Document, number: int, walk: _Walk, cursor: _Cursor | None) -> bool:
         section = SECTIONS[number]
         among: dict[str, Job] = getattr(document, section)
         jobs = _few(document, walk.matcher) if section == "jobs" else None
@@ -111,8 +109,12 @@ class Listing:
         start = len(jobs) - 1 if down else 0
         if cursor is not None:
             start = self._place(jobs, among, cursor, down=down)
-        walk.section = number
-        return walk.go(jobs, among, range(start, -1, -1) if down else range(start, len(jobs)))
+        places = range(start, -1, -1) if down else range(start, len(jobs))
+        before = walk.scanned
+        ended = walk.go(jobs, among, places)
+        if walk.scanned > before:
+            walk.section = number
+        return ended
 
     def _line(self, section: str, among: dict[str, Job]) -> list[Job]:
         line = self._lines.get(section)
@@ -161,6 +163,7 @@ class _Walk:
         self.scanned = 0
         self.last: Job | None = None
         self.section = 0
+        """The section of the last job that was looked at."""
         self._limit = limit
         self._heard_ago_s = heard_ago_s
         self._bytes = 0

@@ -12,7 +12,7 @@ from objq.core import ops
 from objq.core.document import Document, Job, QueueState, place_of
 from objq.core.ops import JobState, JobView
 from objq.core.outcomes import Context, once
-from objq.core.pushing import check_room
+from objq.core.pushing import check_queue, check_room
 from objq.errors import Conflict, NotFound
 
 Step = Callable[[Document, Job, Context], JobState]
@@ -101,8 +101,11 @@ def _set_paused(
 ) -> ops.Answer:
     if document.requests.find(op.request, document.settings.max_clients) is not None:
         return ops.Answer()
-    state = document.queues.setdefault(op.queue, QueueState())
-    state.paused = paused
+    if paused:
+        check_queue(document, op.queue)
+        document.queues[op.queue] = QueueState(paused=True)
+    else:
+        document.queues.pop(op.queue, None)
     document.requests.record(op.request, document.stamp(context.now))
     document.dirty = True
     return ops.Answer()

@@ -73,7 +73,10 @@ class Attempt(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A live claim, as it stands in the document. Without `epoch` it was granted directly."""
+    """A live claim, as it stands in the document. Without `epoch` it was granted directly.
+
+    `alone`: the claim before it expired unstarted, so this one was granted alone, as started (S10).
+    """
 
     token: str
     id: str
@@ -83,6 +86,7 @@ class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True):
     heartbeat_seq: int
     epoch: int | None = None
     started_at: int | None = None
+    alone: bool = False
 
 
 class JobView(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -113,9 +117,18 @@ class JobView(Struct, frozen=True, omit_defaults=True, kw_only=True):
     finished_at: int | None = None
     kept_from_ms: int | None = None
 
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that a running job is in, or of the last one, from 1."""
+        unstarted = self.claim is not None and self.claim.started_at is None
+        return self.attempts + unstarted
+
 
 class Grant(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A job given to a worker. `attempt` is the number of this attempt, from 1."""
+    """A job given to a worker. `attempt` is the number of this attempt, from 1.
+
+    `alone`: it may be what killed its last worker, so run nothing beside it (S10).
+    """
 
     id: str
     token: str
@@ -131,6 +144,7 @@ class Grant(Struct, frozen=True, omit_defaults=True, kw_only=True):
     run_after: int | None = None
     history: tuple[Attempt, ...] = ()
     cancel_requested: bool = False
+    alone: bool = False
 
 
 class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from objq.core import ops
 from objq.core.document import CLAIM_RESERVE_BYTES, Document
@@ -10,6 +11,9 @@ from objq.core.jsontext import check_json
 from objq.core.ops import JobState, JobView
 from objq.core.outcomes import Context, once
 from objq.errors import Conflict, QueueFull, TooLarge
+
+FULL_RETRY_AFTER_S: Final = 5.0
+"""When to try again what found the document full; it drains at the workers' pace."""
 
 
 def push(document: Document, op: ops.Push, context: Context) -> ops.Outcomes:
@@ -68,13 +72,21 @@ def check_room(document: Document, queue: str, size_bytes: int) -> None:
     """Raise QueueFull if a job of this size does not fit, with room for its claim (S13)."""
     settings = document.settings
     if len(document.jobs) >= settings.max_jobs:
-        raise QueueFull(f"{settings.max_jobs} jobs are waiting (MAX_JOBS)", retry_after_s=5.0)
+        raise QueueFull(
+            f"{settings.max_jobs} jobs are waiting (MAX_JOBS).", retry_after_s=FULL_RETRY_AFTER_S
+        )
     wanted = document.waiting_bytes() + size_bytes + 2 * CLAIM_RESERVE_BYTES
     if wanted > document.room_bytes():
         raise QueueFull(
-            f"the waiting jobs fill the document ({document.waiting_bytes()} of "
-            f"{document.room_bytes()} bytes; MAX_BYTES)",
-            retry_after_s=5.0,
+            f"The waiting jobs fill the document: {document.waiting_bytes()} of "
+            f"{document.room_bytes()} bytes (MAX_BYTES).",
+            retry_after_s=FULL_RETRY_AFTER_S,
         )
-    if queue not in document.totals and len(document.totals) >= settings.max_queues:
-        raise QueueFull(f"there are {settings.max_queues} queues already (MAX_QUEUES)")
+    check_queue(document, queue)
+
+
+def check_queue(document: Document, queue: str) -> None:
+    """Raise QueueFull if the queue would be one more than `MAX_QUEUES`."""
+    known = document.totals.keys() | document.queues.keys()
+    if queue not in known and len(known) >= document.settings.max_queues:
+        raise QueueFull(f"There are {len(known)} queues already (MAX_QUEUES).")

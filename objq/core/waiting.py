@@ -24,7 +24,7 @@ class WaitingClaims(Generic[Key]):
     def __init__(self) -> None:
         self._claims: dict[Key, tuple[int, ops.TakeClaim]] = {}
         self._by_queue: dict[str, dict[Key, int]] = {}
-        self._by_id: dict[str, list[Key]] = {}
+        self._by_id: dict[str, Key] = {}
         self._arrivals = 0
 
     def __len__(self) -> int:
@@ -34,22 +34,28 @@ class WaitingClaims(Generic[Key]):
         """Return the queues that somebody waits for."""
         return set(self._by_queue)
 
-    def add(self, key: Key, op: ops.TakeClaim) -> None:
+    def add(self, key: Key, op: ops.TakeClaim) -> Key | None:
+        """Let a claim wait; return the key of the same claim if it waited already.
+
+        That one waits no longer: a claim is sent again when the socket of the first has gone, and
+        whoever asked first is to be told that it got nothing.
+        """
+        replaced = self._by_id.get(op.claim)
+        if replaced is not None:
+            self.discard(replaced)
         self._arrivals += 1
         self._claims[key] = (self._arrivals, op)
-        self._by_id.setdefault(op.claim, []).append(key)
+        self._by_id[op.claim] = key
         for queue in op.queues:
             self._by_queue.setdefault(queue, {})[key] = self._arrivals
+        return replaced
 
     def discard(self, key: Key) -> None:
         """Forget a claim; one that is not (or no longer) waiting is no error."""
         _, op = self._claims.pop(key, (0, None))
         if op is None:
             return
-        same = self._by_id[op.claim]
-        same.remove(key)
-        if not same:
-            del self._by_id[op.claim]
+        del self._by_id[op.claim]
         for queue in op.queues:
             waiting = self._by_queue.get(queue)
             if waiting is not None:
@@ -74,11 +80,8 @@ class WaitingClaims(Generic[Key]):
                 answer = take(document, op, Context(now, mint, epoch))
             except Rejected as error:
                 answer = error
-            # The same claim may wait twice: sent again over a new socket while the old one seemed
-            # to live. Both are told, since only one of the two still listens.
-            for waiting in list(self._by_id[op.claim]):
-                self.discard(waiting)
-                served.append((waiting, answer))
+            self.discard(key)
+            served.append((key, answer))
         return served
 
     def _next(self, document: Document) -> Key | None:

@@ -87,9 +87,10 @@ async def _adopt(store: Store, shown_id: str) -> Document:
         async with asyncio.timeout(TIMEOUT_S):
             return await committer.transact(change, leading=True)
     except (TimeoutError, StoreError) as error:
+        why = str(error) or "no answer in time"
         raise Unknown(
-            f"Whether {store.name} was adopted is not known ({str(error) or 'no answer in time'}): run "
-            "objq_doctor again and look at the document's id."
+            f"Whether {store.name} was adopted is not known ({why}): run objq_doctor again and "
+            "look at the document's id."
         ) from error
     finally:
         committer.close()

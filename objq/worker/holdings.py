@@ -50,8 +50,7 @@ class Held:
     @property
     def suspect(self) -> bool:
         """Whether the last worker that held the job fell silent before it was known to start it."""
-        history = self.grant.history
-        return bool(history) and history[-1].outcome == "expired" and not history[-1].started_at
+        return self.grant.alone
 
 
 class Holdings:

@@ -14,8 +14,8 @@ from objq.core import ops
 from objq.core.codec import decode, seal
 from objq.store import base
 from tests.broker.fakestore import FakeStore, Meets
-from tests.broker.virtual import virtual
 from tests.broker.world import complete, push_and_claim, settle, until, world
+from tests.virtual import virtual
 
 
 @virtual

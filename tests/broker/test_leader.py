@@ -16,7 +16,6 @@ from objq.core import ops, rules
 from objq.core.document import Document
 from objq.store import base
 from tests.broker.fakestore import FakeStore, Link
-from tests.broker.virtual import VirtualClock, virtual
 from tests.broker.world import (
     T_S,
     TTL_S,
@@ -28,6 +27,7 @@ from tests.broker.world import (
     until,
     world,
 )
+from tests.virtual import VirtualClock, virtual
 
 
 async def hold_first(broker: Broker, made: World) -> asyncio.Future[ops.Answer]:

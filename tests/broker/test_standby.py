@@ -12,8 +12,8 @@ from objq.broker.election import ProbeResult, Reach
 from objq.core import ops
 from objq.store import base
 from tests.broker.fakestore import FakeStore, Link, Meets
-from tests.broker.virtual import virtual
 from tests.broker.world import T_S, TTL_S, URL, push_and_claim, settle, until, world
+from tests.virtual import virtual
 
 
 @virtual

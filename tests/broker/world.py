@@ -21,7 +21,7 @@ from objq.core.rules import apply
 from objq.ids import Ids
 from objq.store.base import AsyncStore
 from tests.broker.fakestore import FakeStore
-from tests.broker.virtual import VirtualClock
+from tests.virtual import VirtualClock
 
 T_S = 30.0
 TTL_S = 10.0

@@ -26,7 +26,7 @@ from objq.core.rules import apply
 from objq.errors import NotBroker, ObjqError, Rejected
 from objq.ids import Ids
 from objq.store.base import ABSENT, HEAD_BYTES, NOT_MODIFIED, Conflict, Content, Sentinel, Tag
-from tests.worker.virtual import LoopClock
+from tests.virtual import VirtualClock
 
 DOCUMENT: Final = "document-1"
 URL: Final = "ws://broker-1/objq/v1/"
@@ -208,7 +208,7 @@ class World:
 
     def __init__(self, *, empty: bool = False, seed: int = 1, **options: Any) -> None:
         self.options = Options(storage="objq", **options)
-        self.clock = LoopClock()
+        self.clock = VirtualClock()
         self.ids = Ids(random.Random(seed))
         self.store = FakeStore()
         self.brokers: dict[str, FakeBroker] = {}

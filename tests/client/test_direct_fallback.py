@@ -27,7 +27,8 @@ from objq.store.base import Unavailable as StoreUnavailable
 from objq.store.file import FileStore
 from objq.store.memory import MemoryStore
 from tests.client.fakes import Socket, World
-from tests.client.test_session import now, pushes, virtual
+from tests.client.test_session import now, pushes
+from tests.virtual import virtual
 
 
 @virtual
@@ -268,7 +269,7 @@ async def test_request_that_breaks_the_rules_code_harms_no_other() -> None:
             raise ZeroDivisionError
         return apply(document, op, *args, **kwargs)
 
-    with mock.patch("objq.client.direct.apply", broken):
+    with mock.patch("objq.client.alone.apply", broken):
         client = world.client()
         answers = await asyncio.gather(
             *(client.push([world.job(n)]) for n in range(6)), return_exceptions=True

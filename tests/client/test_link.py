@@ -13,8 +13,7 @@ from objq.client.link import Link, LinkLost
 from objq.client.seam import ConnectionEnded
 from objq.core import ops
 from objq.errors import Overloaded, TooLarge, Unauthorized
-from tests.client.test_session import virtual
-from tests.worker.virtual import LoopClock
+from tests.virtual import VirtualClock, virtual
 
 
 class Pipe:
@@ -49,7 +48,7 @@ def push(number: int, size: int = 0) -> ops.Push:
 @virtual
 async def test_what_is_asked_in_one_turn_shares_a_frame() -> None:
     pipe = Pipe()
-    link = Link(pipe, LoopClock())
+    link = Link(pipe, VirtualClock())
     calls = [asyncio.create_task(link.call(push(n))) for n in range(100)]
     await asyncio.sleep(0.01)
     assert len(pipe.sent) == 1
@@ -67,7 +66,7 @@ async def test_what_is_asked_in_one_turn_shares_a_frame() -> None:
 @virtual
 async def test_frames_stay_under_the_limit() -> None:
     pipe = Pipe()
-    link = Link(pipe, LoopClock())
+    link = Link(pipe, VirtualClock())
     calls = [asyncio.create_task(link.call(push(n, 300_000))) for n in range(10)]
     await asyncio.sleep(0.01)
     assert len(pipe.sent) == 4
@@ -80,7 +79,7 @@ async def test_frames_stay_under_the_limit() -> None:
 @virtual
 async def test_what_no_frame_holds_is_refused_unsent() -> None:
     pipe = Pipe()
-    link = Link(pipe, LoopClock())
+    link = Link(pipe, VirtualClock())
     with pytest.raises(TooLarge):
         await link.call(push(1, wire.MAX_FRAME_BYTES))
     assert pipe.sent == []
@@ -91,7 +90,7 @@ async def test_what_no_frame_holds_is_refused_unsent() -> None:
 async def test_outbox_is_bounded_but_lets_reports_through() -> None:
     pipe = Pipe()
     pipe.unblocked.clear()
-    link = Link(pipe, LoopClock())
+    link = Link(pipe, VirtualClock())
     calls = [asyncio.create_task(link.call(push(0)))]
     await asyncio.sleep(0.01)
     size = wire.MAX_FRAME_BYTES // 2
@@ -116,7 +115,7 @@ async def test_outbox_is_bounded_but_lets_reports_through() -> None:
 async def test_end_of_the_connection_tells_what_was_sent() -> None:
     pipe = Pipe()
     pipe.unblocked.clear()
-    link = Link(pipe, LoopClock())
+    link = Link(pipe, VirtualClock())
     sent: list[int] = []
     first = asyncio.create_task(link.call(push(1), lambda: sent.append(1)))
     await asyncio.sleep(0.01)
@@ -137,7 +136,7 @@ async def test_end_of_the_connection_tells_what_was_sent() -> None:
 async def test_request_whose_caller_has_gone_is_not_sent() -> None:
     pipe = Pipe()
     pipe.unblocked.clear()
-    link = Link(pipe, LoopClock())
+    link = Link(pipe, VirtualClock())
     first = asyncio.create_task(link.call(push(1)))
     await asyncio.sleep(0.01)
     second = asyncio.create_task(link.call(push(2)))
@@ -155,7 +154,7 @@ async def test_request_whose_caller_has_gone_is_not_sent() -> None:
 def test_nonsense_ends_the_link(frame: str) -> None:
     async def scenario() -> None:
         pipe = Pipe()
-        link = Link(pipe, LoopClock())
+        link = Link(pipe, VirtualClock())
         call = asyncio.create_task(link.call(push(1)))
         await asyncio.sleep(0.01)
         pipe.replies.put_nowait(frame)
@@ -169,7 +168,7 @@ def test_nonsense_ends_the_link(frame: str) -> None:
 @virtual
 async def test_refusal_of_the_socket_carries_the_reason() -> None:
     pipe = Pipe()
-    link = Link(pipe, LoopClock())
+    link = Link(pipe, VirtualClock())
     call = asyncio.create_task(link.hello(ops.Hello(client="c")))
     await asyncio.sleep(0.01)
     pipe.replies.put_nowait(wire.encode_error(None, Unauthorized("bad token")).decode())

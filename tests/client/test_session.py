@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import Any
 
 import pytest
 
@@ -27,24 +24,7 @@ from objq.errors import (
     Unknown,
 )
 from tests.client.fakes import FakeBroker, Socket, World
-from tests.worker.virtual import simulate
-
-
-def virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Run a test on a loop whose time passes only while nothing else is left to do."""
-
-    async def checked() -> None:
-        await test()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-
-    @wraps(test)
-    def run() -> None:
-        simulate(checked())
-
-    return run
+from tests.virtual import virtual
 
 
 def now() -> float:

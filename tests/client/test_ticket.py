@@ -161,7 +161,7 @@ def test_deadline_without_doubt_tells_why() -> None:
     error = Ticket(PUSH).gave_up(10, NotBroker("stands by."))
     assert isinstance(error, Unavailable)
     assert error.message == (
-        "No broker has answered this push within 10 s: stands by. "
+        "There was no answer to this push within 10 s: stands by. "
         "It was not sent, so nothing was changed."
     )
     ticket = Ticket(PUSH)

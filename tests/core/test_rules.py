@@ -8,7 +8,7 @@ from msgspec import Raw
 from objq.core import claiming, ops
 from objq.core.ending import default_backoff_s
 from objq.core.waiting import WaitingClaims
-from objq.errors import ExpiredId, Invalid, Overloaded
+from objq.errors import ExpiredId, Invalid, Overloaded, QueueFull
 from tests.core.world import World
 
 
@@ -319,17 +319,37 @@ def test_a_push_wakes_as_many_waiting_claims_as_there_are_jobs_first_come_first_
     waiting.discard(1)  # no longer waiting: no error
 
 
-def test_the_same_claim_waiting_on_two_sockets_is_one_claim() -> None:
+def test_a_claim_that_is_sent_again_takes_the_place_of_the_one_that_waits() -> None:
     world = World()
     waiting: WaitingClaims[str] = WaitingClaims()
     op = ops.TakeClaim(claim="1-w:1", worker="w")
-    waiting.add("old socket", op)
-    waiting.add("new socket", op)
+    assert waiting.add("old socket", op) is None
+    assert waiting.add("new socket", op) == "old socket"
+    waiting.discard("old socket")  # waits no longer: no error
     world.push("a", "b")
     served = waiting.serve(world.document, world.now, mint=world.mint, epoch=1)
-    assert [key for key, _ in served] == ["old socket", "new socket"]
-    assert served[0][1] == served[1][1]
+    assert [key for key, _ in served] == ["new socket"]
     assert world.state("b") == "ready"
+
+
+def test_pausing_brings_no_more_queues_than_there_may_be_and_resuming_leaves_nothing() -> None:
+    world = World(max_queues=2)
+    world.push("j")
+    world.apply(ops.Pause(request=world.request(), queue="mail"))
+    with pytest.raises(QueueFull, match="MAX_QUEUES"):
+        world.apply(ops.Pause(request=world.request(), queue="more"))
+    world.apply(ops.Resume(request=world.request(), queue="mail"))
+    assert world.document.queues == {}
+
+
+def test_a_job_granted_alone_says_so_also_when_the_claim_is_repeated() -> None:
+    world = World()
+    world.push("j")
+    world.expire(world.take("1-w:1"))
+    first = world.claim("1-w:2")
+    assert first[0].alone
+    world.reload()
+    assert world.claim("1-w:2") == first
 
 
 def test_a_request_id_of_another_form_is_invalid() -> None:

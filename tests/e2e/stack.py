@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,28 @@ class Stack:
         report: dict[str, Any] = json.loads(done.stdout)
         return report
 
+    def enqueue(self, task: str, *numbers: int) -> None:
+        """Enqueue one of `tests.e2e.tasks` for each number."""
+        code = (
+            "import sys, django; django.setup(); from tests.e2e import tasks\n"
+            "for number in sys.argv[2:]: getattr(tasks, sys.argv[1]).enqueue(int(number))"
+        )
+        command = [sys.executable, "-c", code, task, *map(str, numbers)]
+        subprocess.run(command, env=self.environment(), cwd=ROOT, check=True, timeout=60)
+
+    def until(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        """Wait for what no process tells anybody."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, self.logs()
+            time.sleep(POLL_S)
+
+    def claims(self, storage: Any) -> list[dict[str, Any]]:
+        """Return the live claims in the document of a storage in a folder."""
+        path = Path(storage["OPTIONS"]["location"]) / "queue.json"
+        jobs = json.loads(path.read_bytes())["jobs"]
+        return [{"started_at": None, **job["claim"]} for job in jobs if "claim" in job]
+
     def wait_ready(self, name: str, port: int) -> dict[str, Any]:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
@@ -121,6 +143,9 @@ class Stack:
         if not self.ledger.exists():
             return Counter()
         return Counter(map(int, self.ledger.read_text().split()))
+
+    def ran(self) -> int:
+        return sum(self.runs().values())
 
     def logs(self) -> str:
         parts = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
 
 from objq import task
 
@@ -16,3 +18,12 @@ def record(number: int) -> int:
     finally:
         os.close(descriptor)
     return number * 2
+
+
+@task
+def stall(number: int) -> int:
+    """Append the number to the ledger, and hang if this is its first run."""
+    record.func(number)
+    if Path(os.environ["OBJQ_TEST_LEDGER"]).read_text().split().count(str(number)) == 1:
+        time.sleep(600)  # the worker is killed meanwhile
+    return number

@@ -4,7 +4,7 @@
 // send any.
 
 import { createRequire } from "node:module";
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomBytes } from "node:crypto";
 
 const require = createRequire(process.env.OBJQ_NODE_MODULES ?? import.meta.url);
 const { WebSocket } = require("ws");
@@ -22,6 +22,15 @@ const ELSEWHERE = new Set(["not_broker", "unavailable", "unknown"]);
 const now = () => performance.now();
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+// A job id: a UUID of version 7, which begins with the time.
+function jobId() {
+  const bytes = randomBytes(16);
+  bytes.writeUIntBE(Date.now(), 0, 6);
+  bytes[6] = 0x70 | (bytes[6] & 0x0f);
+  bytes[8] = 0x80 | (bytes[8] & 0x3f);
+  return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
 // Not applied, and never will be.
 export class Refused extends Error {
   constructor(problem) {
@@ -35,6 +44,17 @@ export class Unknown extends Error {}
 
 // The socket ended before the reply came.
 class Ended extends Error {}
+
+// Pauses between attempts: doubled, bounded, and spread at random.
+class Backoff {
+  #nextMs = FIRST_PAUSE_MS;
+
+  pause(atLeastMs = 0) {
+    const pauseMs = this.#nextMs * (0.5 + Math.random() / 2);
+    this.#nextMs = Math.min(2 * this.#nextMs, LONGEST_PAUSE_MS);
+    return sleep(Math.max(pauseMs, atLeastMs));
+  }
+}
 
 // One socket: requests out, in as few frames as possible, and replies back to whoever waits.
 class Socket {
@@ -86,7 +106,8 @@ class Socket {
 
   #send() {
     const messages = this.#outbox.splice(0);
-    if (this.isOpen) this.socket.send(JSON.stringify(messages.length === 1 ? messages[0] : messages));
+    const frame = messages.length === 1 ? messages[0] : messages;
+    if (this.isOpen) this.socket.send(JSON.stringify(frame));
   }
 
   #received(frame) {
@@ -122,7 +143,8 @@ export class Client {
   #seen = { seq: 0, at: -Infinity };
 
   constructor({ brokers, token, name }) {
-    Object.assign(this, { brokers, token, name, welcome: null, opened: 0 });
+    const id = `node-${process.pid}-${randomBytes(6).toString("hex")}`;
+    Object.assign(this, { brokers, token, name, id, welcome: null, opened: 0 });
   }
 
   get timeoutMs() {
@@ -131,13 +153,12 @@ export class Client {
 
   // A request id (or claim id): "<seq>-<random>:<number>", from a seq that was seen a while ago.
   async requestId() {
-    const fresh = () => now() - this.#seen.at <= (this.welcome.settings.dedupe_window_s * 1000) / 2;
-    await this.#connected();
-    if (!fresh()) await this.#hello(await this.#connected());
+    const socket = await this.#reached();
     if (this.#prefix === null || this.#prefix.until < now()) {
-      const windowMs = (this.welcome.settings.dedupe_window_s * 1000) / 2;
+      const usableMs = (this.welcome.settings.dedupe_window_s * 1000) / 2;
+      if (now() - this.#seen.at > usableMs) await this.#hello(socket);
       const text = `${this.#seen.seq}-${randomBytes(12).toString("base64url")}`;
-      this.#prefix = { text, until: this.#seen.at + windowMs };
+      this.#prefix = { text, until: this.#seen.at + usableMs };
       this.#number = 0;
     }
     return `${this.#prefix.text}:${++this.#number}`;
@@ -146,8 +167,9 @@ export class Client {
   // Send until there is a conclusive answer (the table "What may be concluded").
   async call(request, timeoutMs = CALL_TIMEOUT_MS) {
     const deadline = HAS_NO_DEADLINE.has(request.op) ? Infinity : now() + timeoutMs;
+    const backoff = new Backoff();
     let inDoubt = false;
-    for (let pauseMs = FIRST_PAUSE_MS; now() < deadline; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
+    while (now() < deadline) {
       let reply;
       try {
         const socket = await this.#connected();
@@ -158,25 +180,27 @@ export class Client {
       } catch (error) {
         if (!(error instanceof Ended)) throw error;
         inDoubt = true; // it may have been sent before the socket ended
-        await sleep(pauseMs * (0.5 + Math.random() / 2));
+        await backoff.pause();
         continue;
       }
-      if (reply.ok) return reply.ok;
-      const { code, final, retry_after: retryAfter = 0 } = reply.error;
+      if (reply.ok) return inDoubt && request.request ? settled(reply.ok) : reply.ok;
+      const { code, final, retry_after: retryAfterS = 0 } = reply.error;
       if (code === "overloaded" || ELSEWHERE.has(code)) {
         if (code !== "overloaded" && code !== "not_broker") inDoubt = true;
         if (ELSEWHERE.has(code)) this.#leave();
-        await sleep(Math.max(retryAfter * 1000, pauseMs * (0.5 + Math.random() / 2)));
+        await backoff.pause(retryAfterS * 1000);
         continue;
       }
-      if (inDoubt && !final && !CHANGES_NOTHING.has(request.op)) throw new Unknown(`${request.op}: ${code}`);
+      if (inDoubt && !final && !CHANGES_NOTHING.has(request.op)) {
+        throw new Unknown(`${request.op}: ${code}`);
+      }
       throw new Refused(reply.error);
     }
     throw new Unknown(`${request.op} was not answered in time`);
   }
 
   async push(jobs) {
-    const withIds = jobs.map((job) => ({ id: randomUUID(), ...job }));
+    const withIds = jobs.map((job) => ({ id: jobId(), ...job }));
     const answer = await this.call({ op: "push", request: await this.requestId(), jobs: withIds });
     return answer.items;
   }
@@ -185,7 +209,8 @@ export class Client {
   async claim({ queues = ["default"], max = 1, waitS = 0 } = {}) {
     const claim = await this.requestId();
     const sentAt = now();
-    const answer = await this.call({ op: "claim", claim, queues, max, wait: waitS }, CALL_TIMEOUT_MS + waitS * 1000);
+    const request = { op: "claim", claim, queues, max, wait: waitS };
+    const answer = await this.call(request, CALL_TIMEOUT_MS + waitS * 1000);
     return (answer.jobs ?? []).map((job) => ({ ...job, confirmedAt: sentAt, started: false }));
   }
 
@@ -217,12 +242,26 @@ export class Client {
   }
 
   #saw(seq, at) {
-    if (seq !== undefined && at > this.#seen.at) this.#seen = { seq: Math.max(seq, this.#seen.seq), at };
+    if (seq === undefined || at <= this.#seen.at) return;
+    this.#seen = { seq: Math.max(seq, this.#seen.seq), at };
   }
 
   #leave() {
     this.#socket?.close();
     this.#socket = null;
+  }
+
+  async #reached(timeoutMs = CALL_TIMEOUT_MS) {
+    const deadline = now() + timeoutMs;
+    const backoff = new Backoff();
+    for (;;) {
+      try {
+        return await this.#connected();
+      } catch (error) {
+        if (!(error instanceof Ended) || now() > deadline) throw error;
+        await backoff.pause();
+      }
+    }
   }
 
   #connected() {
@@ -241,8 +280,7 @@ export class Client {
 
   async #hello(socket) {
     const sentAt = now();
-    const request = { op: "hello", client: `node-${process.pid}-${randomBytes(6).toString("hex")}`, worker: this.name };
-    const reply = await socket.ask(request);
+    const reply = await socket.ask({ op: "hello", client: this.id, worker: this.name });
     if (!reply.ok) throw new Ended(reply.error.message);
     this.welcome = reply.ok;
     this.#saw(reply.ok.seq, sentAt);
@@ -251,14 +289,24 @@ export class Client {
   async #findLeader() {
     for (const address of this.brokers) {
       try {
-        const answer = await (await fetch(`${address}/readyz`, { signal: AbortSignal.timeout(2_000) })).json();
-        if (answer.leader && answer.store_ok) return answer.leader;
+        const answer = await fetch(`${address}/readyz`, { signal: AbortSignal.timeout(2_000) });
+        const { leader, store_ok: storeOk } = await answer.json();
+        if (leader && storeOk) return leader;
       } catch {
         // that one is gone; another may know
       }
     }
     throw new Ended("no broker tells who leads");
   }
+}
+
+// A copy of a request in doubt was accepted: what it says of an item counts if it is final.
+function settled(answer) {
+  const unknown = { code: "unknown", message: "a repeat was refused, and the first may be applied" };
+  const items = answer.items?.map((item) =>
+    item.error && !item.error.final ? { ...item, error: unknown } : item,
+  );
+  return items ? { ...answer, items } : answer;
 }
 
 function withTimeout(promise, ms) {

@@ -26,7 +26,8 @@ LIKE_ANOTHER = {
     "heartbeat": (), "complete": (), "fail": ("complete",), "release": ("complete", "push"),
     "cancel": ("push", "complete"), "retry": ("push", "complete"), "delete": ("push", "complete"),
     "run_now": ("push", "complete"), "push": ("complete", "fail"), "claim": ("get", "complete"),
-    "watch": ("stats", "hello"), "workers": ("stats",), "stats": ("hello",), "get": ("complete", "fail"),
+    "watch": ("stats", "hello"), "workers": ("stats",), "stats": ("hello",),
+    "get": ("complete", "fail"),
 }  # fmt: skip
 EVERYWHERE = {
     "op",

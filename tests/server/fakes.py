@@ -8,6 +8,12 @@ from typing import Any
 
 from django.core.files.storage import Storage
 
+from objq.broker.gauges import Gauges
+from objq.broker.measures import Measures
+from objq.broker.roster import Roster
+from objq.broker.stats import CommitStats
+from objq.broker.watchers import Watcher
+from objq.clock import SYSTEM_CLOCK
 from objq.core import ops
 from objq.errors import NotBroker, ObjqError
 
@@ -28,6 +34,10 @@ class FakeBroker:
         self.changed = asyncio.Event()
         self.log: list[str] = []
         self.before_submit: Callable[[Any], None] | None = None
+        self.roster = Roster(SYSTEM_CLOCK)
+        self.stats = CommitStats()
+        self.measures = Measures()
+        self.watchers: dict[Watcher, None] = {}
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
@@ -76,6 +86,16 @@ class FakeBroker:
             self.futures.append(future)
         self.changed.set()
         return future
+
+    def watch(self, watcher: Watcher) -> asyncio.Future[Any]:
+        self.watchers[watcher] = None
+        return self.submit(ops.Watch())
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self.watchers.pop(watcher, None)
+
+    def gauges(self) -> Gauges | None:
+        return None
 
     # --- for the test --------------------------------------------------------------------------
 

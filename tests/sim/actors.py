@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import Raw
 
@@ -96,16 +96,8 @@ class Tap:
         self._broker = broker
         self._store = store
 
-    @property
-    def id(self) -> str:
-        return self._broker.id
-
-    @property
-    def document(self) -> str | None:
-        return self._broker.document
-
-    def welcome(self, role: str) -> ops.Welcome:
-        return self._broker.welcome(role)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._broker, name)
 
     def submit(self, op: Any) -> asyncio.Future[Any]:
         for token in tokens_of(op):
@@ -153,7 +145,7 @@ class BrokerActor(Actor):
             bound=(self.place, PORT),
             probe=probe,
         )
-        self.sockets = Sockets(Tap(world, process, self.broker, store))
+        self.sockets = Sockets(cast(Any, Tap(world, process, self.broker, store)))
         self.broker.on_reset.append(self.sockets.reset)
         self.host = Host(process, self.sockets, self.broker.readiness)
         world.network.hosts[self.url] = self.host
@@ -181,9 +173,11 @@ class BrokerActor(Actor):
         self.world.timeline.call_later(0, self._gone, process)
 
     def _gone(self, process: Process) -> None:
+        """End the process; like any supervisor, the world starts another sometime."""
         if process.is_alive:
             process.kill()
             self.world.network.died(process)
+            self.world.later(1.0, self.world.restart, self)
 
 
 class ClientActor(Actor):
@@ -364,9 +358,11 @@ class WorkerActor(Actor):
         self.world.timeline.call_later(0, self._gone, process)
 
     def _gone(self, process: Process) -> None:
+        """End the process; like any supervisor, the world starts another sometime."""
         if process.is_alive:
             process.kill()
             self.world.network.died(process)
+            self.world.later(1.0, self.world.restart, self)
 
     def drain(self) -> None:
         self.world.history.draining.setdefault(self.process.name, self.world.timeline.now)

@@ -119,7 +119,7 @@ def block_path(world: World) -> None:
     for pair in pairs if world.rng.random() < 0.5 else world.rng.sample(pairs, 1):
         world.note(f"block {pair[0]} → {pair[1]} for {seconds:.1f} s")
         world.network.block(*pair)
-        world.later(seconds, world.network.unblock, *pair)
+        world.undo(seconds, world.network.unblock, *pair)
     world.mark_cut(one.place, seconds)
     world.mark_cut(other.place, seconds)
 
@@ -138,7 +138,7 @@ def cut_store(world: World, place: str) -> None:
     world.note(f"the store is {how} to {place} for {seconds:.1f} s")
     world.store.cuts[place] = how
     world.mark_cut(place, seconds)
-    world.later(seconds, lambda: world.store.cuts.pop(place, None))
+    world.undo(seconds, world.store.cuts.pop, place, None)
 
 
 def outage(world: World) -> None:

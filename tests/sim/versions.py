@@ -203,7 +203,8 @@ class Walk:
         if owner.was_paused(since - ttl_s, sent_at):
             return
         accesses = self.world.store.accesses.get(owner.name, [])
-        recent = [a for a in accesses if a.ended >= since - ttl_s and a.began <= sent_at]
+        # A store that throttles has the leader wait for several times that long.
+        recent = [a for a in accesses if a.ended >= since - 8 * ttl_s and a.began <= sent_at]
         if recent and all(a.ok and a.ended - a.began < ttl_s / 8 for a in recent):
             self.say("take-over", version, f"of {owner.name}, which lives and reaches the store")
 

@@ -104,6 +104,10 @@ class World:
     def later(self, delay_s: float, act: Callable[..., Any], *args: Any) -> None:
         self.timeline.call_later(delay_s, act, *args)
 
+    def undo(self, delay_s: float, act: Callable[..., Any], *args: Any) -> None:
+        """End a fault after some time, unless the heal has ended them all."""
+        self.later(delay_s, lambda: None if self.is_healing else act(*args))
+
     def note(self, text: str) -> None:
         self.history.note(self.timeline.now, text)
 
@@ -277,9 +281,10 @@ class World:
         )
 
     def _leaders_wall_ms(self) -> int:
-        actor = self.core["broker"]
-        leading = [b for b in self.brokers if b.is_up and b.broker.leading]
-        return (leading[0] if leading else actor).process.clock.wall_at(self.timeline.now)
+        document = self.document()
+        leader = document.broker.url if document and document.broker else ""
+        actor = next((b for b in self.brokers if b.url == leader), self.core["broker"])
+        return actor.process.clock.wall_at(self.timeline.now)
 
     def _what_is_left(self) -> str:
         document = self.document()

@@ -53,6 +53,31 @@ ANSWERS: dict[str, ops.Answer] = {
         queues={"q": ops.QueueStats()},
     ),
 }
+ANSWERS["watch"] = ANSWERS["stats"]
+ANSWERS["list"] = ops.Listed(
+    jobs=(ops.JobSummary(id="x", queue="q", task="t", state="ready", pushed_at=1),),
+    cursor="c",
+    scanned=7,
+    partial=True,
+    total=9,
+    position=(1, 2, 0),
+)
+ANSWERS["workers"] = ops.AllWorkers(
+    workers=(ops.WorkerView(name="w", connected=True, host="h", slots=2, heard_ago_s=0.5),), total=1
+)
+ANSWERS["history"] = ops.RecentHistory(
+    every_s=10.0, points=(ops.HistoryPoint(at=1, seconds=10.0, pushed=3, commit_p50_s=0.1),)
+)
+DELTA = ops.Delta(
+    after=3,
+    seq=5,
+    epoch=1,
+    at=9,
+    jobs=(ops.JobSummary(id="x", queue="q", task="t", state="ready", pushed_at=1),),
+    removed=("y",),
+    left_out=2,
+    queues={"q": ops.QueueStats(ready=1)},
+)
 REQUESTS: tuple[ops.Op, ...] = (
     ops.Hello(client="c", worker="w", queues=("a", "b"), slots=3),
     ops.Push(request="1-a:1", jobs=(ops.NewJob(id="x", task="t", priority=-3),), repeat=True),
@@ -68,6 +93,14 @@ REQUESTS: tuple[ops.Op, ...] = (
     ops.Pause(request="1-a:2", queue="a"),
     ops.Resume(request="1-a:2", queue="a"),
     ops.Stats(),
+    ops.ListJobs(
+        filter=ops.Filter(states=("dead",), queues=("a",), task="t", text="x", error="boom"),
+        page=ops.Page(cursor="c", limit=200),
+    ),
+    ops.ListJobs(),
+    ops.Workers(),
+    ops.History(),
+    ops.Watch(),
 )
 
 
@@ -80,6 +113,21 @@ def test_every_answer_comes_back_as_it_was(name: str) -> None:
     answer = ANSWERS.get(name, OUTCOMES)
     (frame,) = wire.frames([wire.encode_answer(4, answer)])
     assert decode(frame, {4: name}) == [wire.Reply(4, answer)]
+
+
+def test_a_delta_comes_after_the_snapshot_under_the_id_of_its_watch() -> None:
+    body = wire.encode_delta_body(DELTA)
+    (frame,) = wire.frames([wire.encode_answer(4, ANSWERS["watch"]), wire.encode_delta(4, body)])
+    assert decode(frame, {4: "watch"}) == [
+        wire.Reply(4, ANSWERS["watch"]),
+        wire.Reply(4, DELTA),
+    ]
+    assert decode(frame, {}) == []  # nobody watches any more
+
+
+def test_a_delta_that_cannot_be_read_is_an_unknown() -> None:
+    ((_, answer),) = decode('{"id": 4, "delta": {"after": "x"}}', {4: "watch"})
+    assert isinstance(answer, Unknown)
 
 
 @pytest.mark.parametrize("op", REQUESTS, ids=ops.op_name)

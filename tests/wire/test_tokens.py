@@ -35,7 +35,7 @@ def test_a_token_gives_back_its_role(role: Role) -> None:
     [
         ("push", {"hello", "push", "get"}),
         ("work", {"hello", "push", "get"} | WORK),
-        ("read", {"hello", "get", "stats"}),
+        ("read", {"hello", "get", "list", "stats", "watch", "workers", "history"}),
         ("manage", set(ops.REQUESTS)),
     ],
 )

@@ -14,7 +14,6 @@ import pytest
 from msgspec import Raw
 
 from objq.core.ops import (
-    Attempt,
     Complete,
     DocumentSettings,
     Fail,
@@ -26,8 +25,8 @@ from objq.core.ops import (
 from objq.errors import ExpiredId, Forbidden, TooLarge, Unavailable, Unknown
 from objq.ids import Ids
 from objq.worker import Ending, Worker, WorkerOptions
+from tests.virtual import VirtualClock, VirtualLoop, simulate
 from tests.worker.fakes import FakeBroker, FakeExecutor, grant
-from tests.worker.virtual import LoopClock, VirtualLoop, simulate
 
 T_S = 30.0
 
@@ -42,7 +41,7 @@ class World:
             self.executor,
             WorkerOptions(name="w", queues=("default",), **given),
             settings=lambda: DocumentSettings(heartbeat_timeout_s=T_S, max_result_bytes=1000),
-            clock=LoopClock(),
+            clock=VirtualClock(),
             ids=Ids(random.Random(1)),
         )
         self.running: asyncio.Task[Ending]
@@ -521,10 +520,7 @@ def test_reports_are_split_before_a_frame_gets_too_large() -> None:
 
 
 def suspect(number: int) -> Any:
-    expired = Attempt(
-        token="t", claim="c", worker="dead", claimed_at=1, ended_at=2, outcome="expired"
-    )
-    return grant(number, history=(expired,))
+    return grant(number, alone=True)
 
 
 def test_a_suspect_starts_when_all_else_is_reported_and_nothing_starts_beside_it() -> None:

@@ -8,8 +8,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import selectors
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+R = TypeVar("R")
+
+LONGEST_S: Final = 86_400.0
+"""Of virtual time, that one test may take."""
 
 
 class Stuck(AssertionError):
@@ -39,6 +44,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
+    def jump(self, seconds: float) -> None:
+        """Let time pass unnoticed, as when the process is stopped."""
+        self.now += seconds
+
 
 class VirtualClock:
     """Follows the running loop. `jump_s` is a pause: the process saw nothing of that time."""
@@ -54,15 +63,22 @@ class VirtualClock:
         return 1_764_000_000_000 + int(self.monotonic() * 1000) + self.wall_step_ms
 
 
-def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run an async test on a loop of its own with virtual time, at most an hour of it."""
+def simulate(scenario: Coroutine[Any, Any, R]) -> R:
+    """Run a coroutine on a loop of its own with virtual time, at most a day of it."""
+
+    async def bounded() -> R:
+        async with asyncio.timeout(LONGEST_S):
+            return await scenario
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(bounded())
+
+
+def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make an async test one that `simulate` runs."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
-        async def bounded() -> None:
-            await asyncio.wait_for(test(*args, **kwargs), 3600)
-
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            runner.run(bounded())
+        simulate(test(*args, **kwargs))
 
     return run

@@ -1,0 +1,49 @@
+"""What a commit tells of times and counts, once it is confirmed: how long jobs waited and ran."""
+
+from __future__ import annotations
+
+import logging
+
+from objq.broker.batch import Batch
+from objq.broker.measures import Measures
+from objq.core import ops
+from objq.core.document import Document
+
+log = logging.getLogger("objq.broker")
+
+
+def note_commit(measures: Measures, batch: Batch, document: Document) -> None:
+    """Count a batch that is durable in `document`."""
+    changed = 0
+    for entry in batch.everyone():
+        if not entry.changed:
+            continue
+        changed += 1
+        if isinstance(entry.outcome, ops.Granted):
+            _note_waits(measures, entry.outcome, document)
+        elif entry.begun:
+            measures.ran(max(0, document.at - began) / 1000 for began in entry.begun)
+    if changed:
+        measures.batch(changed)
+    measures.expired += batch.expired
+    _note_dropped(measures, document)
+
+
+def _note_waits(measures: Measures, granted: ops.Granted, document: Document) -> None:
+    for grant in granted.jobs:
+        job = document.claims.get(grant.token)
+        if job is None or grant.attempt > 1 or grant.history:
+            continue  # of a later grant it is not known since when the job was ready
+        since = max(grant.pushed_at, job.due_at or 0)
+        measures.waited(max(0, grant.claimed_at - since) / 1000)
+
+
+def _note_dropped(measures: Measures, document: Document) -> None:
+    for where, count in document.dropped.items():
+        if count:
+            measures.dropped[where] += count
+            document.dropped[where] = 0
+            log.info(
+                "%d records of %s were dropped, as retention says", count, where,
+                extra={"event": "records_dropped"},
+            )  # fmt: skip

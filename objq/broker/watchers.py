@@ -1,0 +1,143 @@
+"""Those who watch: deltas of what commits have changed, for nobody else's cost (design §7, `watch`).
+
+While nobody watches, nothing is noted. While somebody does, the document notes the ids of changed
+jobs (`touched`), and a delta is made of those when a commit is confirmed: one for everybody, at
+most every `EVERY_S` seconds, so that a fast store does not make for thousands. Watching writes
+nothing, and only confirmed versions are told.
+
+A delta follows a version (`after`). Whoever has an older one missed something and asks for a
+snapshot; that is all there is to recovery. So nothing is kept for a watcher that is slow, and where
+the document was replaced (a direct write, a conflict) a delta that follows itself says just that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import Final, Protocol
+
+from objq.broker.commit import Committer
+from objq.clock import Clock
+from objq.core import ops
+from objq.core.document import Document
+from objq.core.summaries import brief, summary
+from objq.errors import Overloaded
+
+MAX_WATCHERS: Final = 100
+MAX_JOBS: Final = 100
+"""Changed jobs that one delta tells of; the others are counted."""
+
+EVERY_S: Final = 0.2
+RETRY_AFTER_S: Final = 5.0
+
+
+class Watcher(Protocol):
+    def tell(self, delta: ops.Delta) -> None:
+        """Take a delta, or drop it: the next one will show that something is missing."""
+        ...
+
+
+class Watchers:
+    """Of one leadership."""
+
+    def __init__(self, committer: Committer, clock: Clock) -> None:
+        self._committer = committer
+        self._clock = clock
+        self._watchers: dict[Watcher, None] = {}
+        self._document: Document | None = None
+        self._after = 0
+        self._queues: dict[str, ops.QueueStats] = {}
+        self._told_at = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    def check_room(self) -> None:
+        """Raise Overloaded if as many watch as may."""
+        if len(self._watchers) >= MAX_WATCHERS:
+            raise Overloaded(
+                f"{MAX_WATCHERS} sockets watch this broker already", retry_after_s=RETRY_AFTER_S
+            )
+
+    def add(self, watcher: Watcher, document: Document) -> None:
+        """Tell a watcher from now on; it is given a snapshot of `document`, confirmed, just now."""
+        if not self._watchers:
+            self._begin(document)
+        self._watchers[watcher] = None
+
+    def discard(self, watcher: Watcher) -> None:
+        if watcher in self._watchers:
+            del self._watchers[watcher]
+            if not self._watchers:
+                self.end()
+
+    def end(self) -> None:
+        """Tell nobody any more."""
+        self._watchers.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._document is not None:
+            self._document.touched = None
+            self._document = None
+
+    def look(self) -> None:
+        """Tell of what was confirmed since the last time; to be called after every store access."""
+        document = self._committer.settled
+        if not self._watchers or document is None:
+            return
+        if document is self._document and document.seq == self._after:
+            return
+        wait_s = self._told_at + EVERY_S - self._clock.monotonic()
+        if wait_s <= 0:
+            self._tell(document)
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self.look()
+
+    def _begin(self, document: Document) -> None:
+        self._document, self._after = document, document.seq
+        self._queues = document.queue_stats()
+        document.touched = {}
+
+    def _tell(self, document: Document) -> None:
+        if document is not self._document:
+            self._begin(document)  # what has changed is not known: everybody has missed something
+            delta = self._delta(document, (), self._queues)
+        else:
+            touched = tuple(document.touched or ())
+            document.touched = {}
+            queues = document.queue_stats()
+            changed = {name: each for name, each in queues.items() if each != self._queues.get(name)}
+            delta = self._delta(document, touched, changed)
+            self._after, self._queues = document.seq, queues
+        self._told_at = self._clock.monotonic()
+        for watcher in list(self._watchers):
+            watcher.tell(delta)
+
+    def _delta(
+        self, document: Document, touched: tuple[str, ...], queues: dict[str, ops.QueueStats]
+    ) -> ops.Delta:
+        jobs, removed = [], []
+        for job_id in islice(touched, MAX_JOBS):
+            job = document.find(job_id)
+            if job is None:
+                removed.append(job_id)
+            else:
+                jobs.append(summary(brief(job)))
+        return ops.Delta(
+            after=self._after,
+            seq=document.seq,
+            epoch=document.epoch,
+            at=document.at,
+            jobs=tuple(jobs),
+            removed=tuple(removed),
+            left_out=max(0, len(touched) - MAX_JOBS),
+            queues=queues,
+            broker=document.broker,
+            size_bytes=sum(document.bytes.values()),
+        )
