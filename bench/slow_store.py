@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
+from objq.core.codec import HEAD_BYTES
 from objq.store.base import (
     ABSENT,
-    HEAD_BYTES,
     NOT_MODIFIED,
     Conflict,
     Content,

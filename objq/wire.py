@@ -35,6 +35,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from objq.core import ops
+from objq.core.outcomes import problem_of
 from objq.errors import BY_CODE, AskAnother, NotBroker, ObjqError, Rejected, TooLarge, Unknown
 from objq.framing import MAX_FRAME_BYTES, MAX_FRAME_MESSAGES, frames
 from objq.incoming import Incoming, decode_frame, merge
@@ -163,17 +164,6 @@ def _answer(reply: _Reply, name: str) -> ops.Answer | ops.Delta | ObjqError:
 
 
 # --- errors --------------------------------------------------------------------------------------
-
-
-def problem_of(error: ObjqError) -> ops.Problem:
-    """Return an error as it stands on the wire."""
-    return ops.Problem(
-        code=error.code,
-        message=error.message,
-        retry_after=error.retry_after_s,
-        final=isinstance(error, Rejected) and error.final,
-        url=error.url if isinstance(error, NotBroker) else None,
-    )
 
 
 def error_of(problem: ops.Problem) -> ObjqError:

@@ -311,12 +311,16 @@ class Session:
         return timeout_s
 
     def _why(self) -> ObjqError | None:
-        if self._direct is not None and self._direct.trouble is not None:
-            return DocumentError(self._direct.trouble)
+        if self._direct is not None and self._direct.versions.trouble is not None:
+            return DocumentError(self._direct.versions.trouble)
         why = self._dialer.why
-        broker = self._direct.seen.broker if self._direct and self._direct.seen else None
-        if self._alone and self._direct is not None and self._direct.failure is not None:
-            return Unavailable(self._direct.failure)
+        broker = (
+            self._direct.versions.seen.broker
+            if self._direct and self._direct.versions.seen
+            else None
+        )
+        if self._alone and self._direct is not None and self._direct.versions.failure is not None:
+            return Unavailable(self._direct.versions.failure)
         if self._alone and broker is not None and why is not None:
             return Unavailable(
                 f"queue.json names the broker at {broker.url} ({why.message.rstrip('.')}). While "

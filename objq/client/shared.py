@@ -20,10 +20,10 @@ from django.core.signals import setting_changed
 
 from objq import conf
 from objq.client.client import Timeout
-from objq.client.direct import SEEN
 from objq.client.loopthread import LoopThread
 from objq.client.opening import open_session
 from objq.client.session import Session
+from objq.client.versions import SEEN
 from objq.core import ops
 
 T = TypeVar("T")

@@ -20,6 +20,9 @@ from objq.errors import Corrupt, ForeignDocument, NewerSchema
 
 SCHEMA: Final = 1
 HEAD_BYTES: Final = 4096
+MARGIN_BYTES: Final = 64
+"""Of those, for what follows the header in the file, or for the frame around it."""
+
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 ZSTD_LEVEL: Final = 1
 
@@ -71,8 +74,8 @@ def seal(document: Document, commit: str, now: int, *, leading: bool) -> bytes:
 def encode(document: Document) -> bytes:
     """Return the document as it stands, compressed if it is large."""
     head = _encode(document.header())[:-1]
-    if len(head) > HEAD_BYTES:
-        raise ValueError(f"the header has {len(head)} bytes, more than {HEAD_BYTES}")
+    if len(head) > HEAD_BYTES - MARGIN_BYTES:
+        raise ValueError(f"The header has {len(head)} bytes: the broker's URL is far too long.")
     parts = [head]
     for name, jobs in (
         ("jobs", document.jobs),

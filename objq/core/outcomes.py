@@ -11,7 +11,7 @@ from objq.core import ops
 from objq.core.document import Document
 from objq.core.ops import ItemOutcome, JobState, Problem
 from objq.core.requests import refused_items
-from objq.errors import Rejected
+from objq.errors import NotBroker, ObjqError, Rejected
 
 Item = TypeVar("Item")
 
@@ -24,10 +24,14 @@ class Context(NamedTuple):
     epoch: int | None
 
 
-def problem(error: Rejected) -> Problem:
-    """Return the error as it stands in an outcome or a reply."""
+def problem_of(error: ObjqError) -> Problem:
+    """Return an error as it stands in an outcome and on the wire."""
     return Problem(
-        code=error.code, message=error.message, retry_after=error.retry_after_s, final=error.final
+        code=error.code,
+        message=error.message,
+        retry_after=error.retry_after_s,
+        final=isinstance(error, Rejected) and error.final,
+        url=error.url if isinstance(error, NotBroker) else None,
     )
 
 
@@ -40,7 +44,7 @@ def each_token(
         try:
             outcomes.append(rule(item))
         except Rejected as error:
-            outcomes.append(ItemOutcome(token=token(item), error=problem(error)))
+            outcomes.append(ItemOutcome(token=token(item), error=problem_of(error)))
     return ops.Outcomes(items=tuple(outcomes))
 
 
@@ -71,7 +75,7 @@ def once(
             outcomes.append(ItemOutcome(id=job_id, state=step()))
         except Rejected as error:
             refused[str(at)] = error.code
-            outcomes.append(ItemOutcome(id=job_id, error=problem(error)))
+            outcomes.append(ItemOutcome(id=job_id, error=problem_of(error)))
     # A request of which nothing was applied is recorded only if an earlier copy of it may still be
     # under way (`repeat`): then the refusal holds for that copy too, and is final (S12).
     if len(refused) < len(outcomes) or op.repeat:

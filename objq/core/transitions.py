@@ -1,8 +1,8 @@
 """What each operation does to a job in each state: the table that the tests drive.
 
-`TABLE[state, operation]` is the state afterwards, or the error code of a refusal in capitals'
-stead: `claim_lost`, `conflict` or `not_found`. "absent" is a job that is not in the document. Where
-an attempt's limit decides, both states are named, the usual one first.
+`TABLE[state, operation]` is the state afterwards, or the code of the refusal: `claim_lost`,
+`conflict` or `not_found`. "absent" is a job that is not in the document. Where more than the state
+decides, such as the limit of attempts, both outcomes are named, the usual one first.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpRes
 from azure.storage.blob import BlobClient, ContainerClient, ContentSettings
 from storages.backends.azure_storage import AzureStorage
 
+from objq.core.codec import HEAD_BYTES
 from objq.errors import ConfigurationError
 from objq.store.base import (
     CONNECT_TIMEOUT_S,
-    HEAD_BYTES,
     NOT_MODIFIED,
     REPLY_TIMEOUT_S,
     Ambiguous,

@@ -27,9 +27,6 @@ REPLY_TIMEOUT_S: Final = 10.0
 Tag = NewType("Tag", str)
 """Names one version of the object; opaque, from the same response as the bytes."""
 
-HEAD_BYTES: Final = 4096
-"""The document's header is within this many bytes (design §5)."""
-
 
 class Sentinel(Enum):
     NOT_MODIFIED = "not modified"

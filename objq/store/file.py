@@ -24,9 +24,9 @@ from typing import Final
 from django.core.files import locks
 from django.core.files.storage import FileSystemStorage
 
+from objq.core.codec import HEAD_BYTES
 from objq.store.base import (
     ABSENT,
-    HEAD_BYTES,
     NOT_MODIFIED,
     Ambiguous,
     Conflict,

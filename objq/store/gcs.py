@@ -21,10 +21,10 @@ from storages.backends.gcloud import GoogleCloudStorage
 from storages.utils import clean_name
 from urllib3.exceptions import HTTPError
 
+from objq.core.codec import HEAD_BYTES
 from objq.errors import ConfigurationError
 from objq.store.base import (
     CONNECT_TIMEOUT_S,
-    HEAD_BYTES,
     NOT_MODIFIED,
     REPLY_TIMEOUT_S,
     Ambiguous,

@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 
 from django.core.files.storage import InMemoryStorage
 
+from objq.core.codec import HEAD_BYTES
 from objq.store.base import (
     ABSENT,
-    HEAD_BYTES,
     NOT_MODIFIED,
     Conflict,
     Content,

@@ -16,10 +16,10 @@ from botocore.exceptions import BotoCoreError
 from storages.backends.s3 import S3Storage
 from storages.utils import clean_name
 
+from objq.core.codec import HEAD_BYTES
 from objq.errors import ConfigurationError
 from objq.store.base import (
     CONNECT_TIMEOUT_S,
-    HEAD_BYTES,
     NOT_MODIFIED,
     REPLY_TIMEOUT_S,
     Ambiguous,

@@ -19,13 +19,13 @@ from objq.client.seam import ConnectionEnded
 from objq.client.session import Session
 from objq.conf import Options
 from objq.core import ops
-from objq.core.codec import decode, seal
+from objq.core.codec import HEAD_BYTES, decode, seal
 from objq.core.document import Document
 from objq.core.leading import take_over
 from objq.core.rules import apply
 from objq.errors import NotBroker, ObjqError, Rejected
 from objq.ids import Ids
-from objq.store.base import ABSENT, HEAD_BYTES, NOT_MODIFIED, Conflict, Content, Sentinel, Tag
+from objq.store.base import ABSENT, NOT_MODIFIED, Conflict, Content, Sentinel, Tag
 from tests.virtual import VirtualClock
 
 DOCUMENT: Final = "document-1"

@@ -177,3 +177,22 @@ def test_a_document_that_cannot_have_come_from_ours_is_foreign(found: Header) ->
 @pytest.mark.parametrize("found", [header(), header(seq=6, commit="x"), header(seq=7, epoch=3)])
 def test_a_successor_is_accepted(found: Header) -> None:
     codec.check_successor(header(), found)
+
+
+@pytest.mark.parametrize("above", [0, 1 << 30])
+def test_a_header_that_may_be_written_is_found_by_one_ranged_read_whatever_its_length(
+    above: int,
+) -> None:
+    world = World(compress_above=above)
+    world.push(*(f"j{n}" for n in range(100)))
+    written = 0
+    for length in range(3800, 4100):
+        broker = ops.BrokerInfo(id="b", url="ws://" + "h" * length, since=world.now, version="0")
+        leading.take_over(world.document, broker, world.document.settings)
+        try:
+            data = world.reload()
+        except ValueError:
+            continue
+        written += 1
+        assert codec.decode_head(data[: codec.HEAD_BYTES]) == world.document.header()
+    assert 0 < written < 300

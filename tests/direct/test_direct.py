@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec import Raw
 
-from objq.client.direct import POLL_LONGEST_S
+from objq.client.patience import POLL_LONGEST_S
 from objq.core import ops
 from objq.errors import DocumentError, ForeignDocument, QueueFull, Unavailable, Unknown, Unsupported
 from objq.store.base import TooLarge

@@ -151,7 +151,7 @@ async def test_a_dead_broker_stops_claims_but_not_pushes_and_the_reason_is_told(
         await world.kill(await world.lead())
         await client.push([world.job()])
         assert len(world.document().jobs) == 2
-        with pytest.raises(Unavailable, match="start manage.py runbroker") as caught:
+        with pytest.raises(Unavailable, match=r"start manage\.py runbroker") as caught:
             await client.claim()
         assert "10.0.0.1" in caught.value.message
         with pytest.raises((Unavailable, Unknown)):

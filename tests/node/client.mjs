@@ -302,7 +302,7 @@ export class Client {
 
 // A copy of a request in doubt was accepted: what it says of an item counts if it is final.
 function settled(answer) {
-  const unknown = { code: "unknown", message: "a repeat was refused, and the first may be applied" };
+  const unknown = { code: "unknown", message: "a repeat was refused; the first may be applied" };
   const items = answer.items?.map((item) =>
     item.error && !item.error.final ? { ...item, error: unknown } : item,
   );

@@ -33,7 +33,8 @@ const [completed, failed] = await Promise.all([
   }),
 ]);
 const again = await client.call({ op: "complete", items: [{ token: first.token, result: null }] });
-const late = await client.call({ op: "fail", items: [{ token: first.token, error: { type: "x" } }] });
+const lateItem = { token: first.token, error: { type: "builtins.ValueError" } };
+const late = await client.call({ op: "fail", items: [lateItem] });
 tell("reported", {
   completed: completed.items,
   failed: failed.items,

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands.conftest import leading_broker
 from tests.e2e.stack import Stack, a_stack, free_port
 from tests.objectservers import CACHE
 from tests.servers import skip_or_fail
@@ -89,7 +90,7 @@ def make_token(stack: Stack, role: str) -> str:
 def two_brokers(file_storage: Any, tmp_path: Path) -> Iterator[tuple[Stack, list[str]]]:
     install_ws()
     with a_stack(tmp_path, file_storage) as stack:
-        addresses = [stack.broker("leader", free_port()), stack.broker("standby", free_port())]
+        addresses = [leading_broker(stack, "leader"), stack.broker("standby", free_port())]
         yield stack, addresses
 
 

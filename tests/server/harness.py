@@ -25,10 +25,13 @@ def token_for(role: Role = "work", broker: str = "broker-1") -> str:
 
 
 class FakeSocket:
-    def __init__(self, sockets: Sockets, headers: list[tuple[bytes, bytes]]) -> None:
+    def __init__(
+        self, sockets: Sockets, headers: list[tuple[bytes, bytes]], extensions: dict[str, Any]
+    ) -> None:
         self._to_app: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._from_app: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        scope = {"type": "websocket", "path": "/objq/v1/", "headers": headers}
+        scope: dict[str, Any] = {"type": "websocket", "path": "/objq/v1/", "headers": headers}
+        scope["extensions"] = extensions
         self.consumer = Consumer(sockets)
         self._to_app.put_nowait({"type": "websocket.connect"})
         self.task = asyncio.create_task(self.consumer(scope, self._to_app.get, self._from_app.put))
@@ -79,8 +82,10 @@ class Wire:
         self.sockets = Sockets(self.broker)
         self.opened: list[FakeSocket] = []
 
-    async def connect(self, headers: list[tuple[bytes, bytes]]) -> FakeSocket:
-        socket = FakeSocket(self.sockets, headers)
+    async def connect(
+        self, headers: list[tuple[bytes, bytes]], extensions: dict[str, Any] | None = None
+    ) -> FakeSocket:
+        socket = FakeSocket(self.sockets, headers, extensions or {})
         self.opened.append(socket)
         assert (await socket.event())["type"] == "websocket.accept"
         return socket

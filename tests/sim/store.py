@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
+from objq.core.codec import HEAD_BYTES
 from objq.store.base import (
     ABSENT,
-    HEAD_BYTES,
     NOT_MODIFIED,
     Ambiguous,
     Conflict,

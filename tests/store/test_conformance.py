@@ -9,10 +9,10 @@ from contextlib import suppress
 
 import pytest
 
+from objq.core.codec import HEAD_BYTES
 from objq.store.aio import InThread
 from objq.store.base import (
     ABSENT,
-    HEAD_BYTES,
     NOT_MODIFIED,
     Ambiguous,
     Conflict,

@@ -1,0 +1,147 @@
+"""The versions of the document that this process reads and writes by itself.
+
+A committer, and around it what a process without a broker needs: it is made anew after a stop,
+building upon nothing older (S14); the document is created where there is none; and a write is
+preceded by a conditional read unless it follows at once on one that nobody interfered with, since a
+conflict costs more than a read that brings nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from objq.broker.commit import Change, Committer, Superseded
+from objq.clock import Clock
+from objq.core import ops
+from objq.core.document import Document, Header
+from objq.errors import ForeignDocument, NoDocument
+from objq.ids import Ids
+from objq.store.base import AsyncStore
+
+logger = logging.getLogger("objq.client")
+
+FOLLOWS_S: Final = 0.05
+"""Requests that follow so soon on a write are written upon it, without a read before."""
+
+SEEN: Final[set[str]] = set()
+"""Stores whose document this process has seen: it never creates one there again (S14)."""
+
+
+class Versions:
+    """`creates`: the settings of a document that is created where there is none, or None.
+
+    `on_confirmed(document, began)` is told of every version that a store access, begun then
+    (monotonic seconds), found to be the newest.
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore,
+        clock: Clock,
+        ids: Ids,
+        *,
+        creates: ops.DocumentSettings | None,
+        on_confirmed: Callable[[Document, float], None],
+        seen: set[str] | None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._creates = creates
+        self._on_confirmed = on_confirmed
+        self._seen = SEEN if seen is None else seen
+        self._committer = self._new_committer(None)
+        self._in_step = False
+        """Nobody has interfered, so the next write may be tried without a read before."""
+        self._ended_at = float("-inf")
+
+    @property
+    def trouble(self) -> str | None:
+        """Return why the document must not be written (S14), if that is so."""
+        return self._committer.trouble
+
+    @property
+    def failure(self) -> str | None:
+        """Return what the store said last, if it has failed since it last answered."""
+        failure = self._committer.reader.failure
+        return None if failure is None else f"{self._store.name} does not answer: {failure}"
+
+    @property
+    def seen(self) -> Header | None:
+        """Return the header of the newest version that was confirmed."""
+        return self._committer.seen
+
+    @property
+    def document(self) -> Document | None:
+        """Return the document in memory, if it is there."""
+        return self._committer.document
+
+    @property
+    def confirmed_at(self) -> float:
+        """Return when the last store access that succeeded began (monotonic seconds)."""
+        return self._committer.confirmed_at
+
+    async def transact(self, change: Change) -> Document:
+        """Run `change` and commit what it did, as `Committer.transact` does and raises."""
+        if self._committer.reader.closed:
+            self._committer = self._new_committer(self._committer.seen)
+        follows = self._clock.monotonic() - self._ended_at <= FOLLOWS_S
+        if not (follows and self._in_step and self._committer.document is not None):
+            await self._refresh()
+        conflicts = self._committer.stats.conflicts
+        document = await self._committer.transact(change, leading=False)
+        self._in_step = self._committer.stats.conflicts == conflicts
+        self._ended_at = self._clock.monotonic()
+        return document
+
+    def read_first(self) -> None:
+        """Let the next transaction begin with a read."""
+        self._in_step = False
+
+    def drop(self) -> None:
+        """Forget the document in memory."""
+        self._committer.drop()
+
+    def stop(self) -> None:
+        """End a transaction under way with Closed. A write under way is waited for."""
+        self._committer.close()
+
+    async def _refresh(self) -> None:
+        """Have the newest version in memory; create it where there is none, and may be."""
+        while True:
+            try:
+                await self._committer.refresh()
+            except NoDocument:
+                if self._creates is None:
+                    raise
+                await self._create(self._creates)
+            else:
+                return
+
+    async def _create(self, settings: ops.DocumentSettings) -> None:
+        if self._store.name in self._seen:
+            raise ForeignDocument(
+                f"{self._store.name} has vanished. It is not created anew, since that would lose "
+                "jobs: put back its last version, and everything goes on by itself; or restart "
+                "every process that uses it to begin with an empty queue"
+            )
+        with contextlib.suppress(Superseded):
+            await self._committer.create(
+                lambda: Document.new(self._ids.token(), settings, self._clock.wall_ms())
+            )
+            logger.info("created %s", self._store.name, extra={"event": "document_created"})
+
+    def _new_committer(self, seen: Header | None) -> Committer:
+        committer = Committer(self._store, self._clock, self._ids)
+        committer.reader.seen = seen
+        committer.on_confirmed = self._confirmed
+        return committer
+
+    def _confirmed(self, before: float, began: float) -> None:
+        document = self._committer.document
+        assert document is not None
+        self._seen.add(self._store.name)
+        self._on_confirmed(document, began)

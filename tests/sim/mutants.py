@@ -1,0 +1,607 @@
+"""`python -m tests.sim.mutants`: deliberate faults in the real code, each of which must be caught.
+
+A mutant breaks one promise, in the way that it is broken in real systems, for as long as it is
+applied. The worlds of its seeds are run until the checker objects. A mutant that none of them shows
+is a hole in the simulation or in the checker, and the exit status is then 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from unittest import mock
+
+import msgspec
+from django.conf import settings
+
+from objq.broker import batch, commit, confidence, election, leader, leases, standby
+from objq.broker.broker import Broker
+from objq.broker.reading import Reader
+from objq.client.session import Session
+from objq.client.ticket import Ticket
+from objq.core import claiming, codec, ending, ops, outcomes, pushing
+from objq.core.document import Document
+from objq.core.requests import RequestMemory
+from objq.errors import ClaimLost, Corrupt
+from objq.ids import Ids
+from objq.store.base import ABSENT, Ambiguous, TooLarge
+from objq.worker.holdings import Holdings
+
+BASE: Final = 10_000
+MOST_SEEDS: Final = 150
+
+Patch = Callable[[Any, str, Any], Any]
+Mutant = Callable[[Patch], None]
+
+MUTANTS: Final[dict[str, Mutant]] = {}
+
+
+def mutant(function: Mutant) -> Mutant:
+    MUTANTS[function.__name__] = function
+    return function
+
+
+@contextlib.contextmanager
+def applied(name: str) -> Iterator[None]:
+    """Break the code as the mutant does, for a while."""
+    with contextlib.ExitStack() as stack:
+
+        def patch(owner: Any, attribute: str, replacement: Any) -> Any:
+            before = getattr(owner, attribute)
+            stack.enter_context(mock.patch.object(owner, attribute, replacement))
+            return before
+
+        MUTANTS[name](patch)
+        yield
+
+
+def caught_by(name: str, most: int = MOST_SEEDS) -> tuple[int, str] | None:
+    """Return the first seed whose world shows the mutant, and what the checker said."""
+    from tests.sim.checker import check
+    from tests.sim.world import run_world
+
+    with applied(name):
+        for seed in range(BASE, BASE + most):
+            problems = check(run_world(seed)).problems
+            if problems:
+                return seed, problems[0]
+    return None
+
+
+# --- the document and its versions -----------------------------------------------------------------
+
+
+@mutant
+def no_commit_id_in_the_bytes(patch: Patch) -> None:
+    """Two versions with the same contents may have the same bytes, so an old write may fit again."""
+    seal = codec.seal
+
+    def without_id(document: Document, commit_id: str, now: int, *, leading: bool) -> bytes:
+        return seal(document, "commit", now, leading=leading)
+
+    patch(commit, "seal", without_id)
+
+
+@mutant
+def seq_stands_still(patch: Patch) -> None:
+    """Nobody can tell an older version from a newer one."""
+    seal = codec.seal
+
+    def unnumbered(document: Document, commit_id: str, now: int, *, leading: bool) -> bytes:
+        document.seq -= document.seq > 1
+        return seal(document, commit_id, now, leading=leading)
+
+    patch(commit, "seal", unnumbered)
+
+
+@mutant
+def retry_with_different_bytes(patch: Patch) -> None:
+    """After a lost reply the version is made anew, under another commit id."""
+    put = commit.Committer._put
+
+    async def resealed(self: Any, data: bytes, expect: Any) -> Any:
+        if getattr(self, "_tried", None) == expect:
+            header, rest = data.split(b'"commit":"', 1)
+            data = header + b'"commit":"' + self._ids.token().encode() + rest[16:]
+        self._tried = expect
+        return await put(self, data, expect)
+
+    patch(commit.Committer, "_put", resealed)
+
+
+@mutant
+def first_write_unconditional(patch: Patch) -> None:
+    """Two brokers that start at once overwrite each other's document."""
+    put = commit.Committer._put
+
+    async def anyway(self: Any, data: bytes, expect: Any) -> Any:
+        content = self._store._store.content
+        if expect is ABSENT and content is not None:
+            expect = content.tag
+        return await put(self, data, expect)
+
+    patch(commit.Committer, "_put", anyway)
+
+
+@mutant
+def truncated_document_taken_for_an_empty_one(patch: Patch) -> None:
+    """What cannot be read is begun anew."""
+    judge, decode, decode_head = Reader._judge, codec.decode, codec.decode_head
+
+    def forgiving(self: Any, content: Any, ours: bytes, started: float) -> Any:
+        try:
+            return judge(self, content, ours, started)
+        except Corrupt:
+            header = decode_head(content.data) if b',\n"jobs":' in content.data else self.seen
+            if header is None:
+                raise
+            empty = Document(
+                header, ops.DocumentSettings(), {}, RequestMemory(0, {}), {}
+            )
+            return type(judge(self, _content(empty, content.tag), b"", started))(
+                content.tag, header, empty, started
+            )
+
+    def _content(empty: Document, tag: Any) -> Any:
+        return type("Content", (), {"data": codec.encode(empty), "tag": tag})
+
+    assert decode
+    patch(Reader, "_judge", forgiving)
+
+
+@mutant
+def ambiguous_reported_as_failed(patch: Patch) -> None:
+    """A write whose reply was lost is told as refused."""
+    put = commit.Committer._put
+
+    async def pessimistic(self: Any, data: bytes, expect: Any) -> Any:
+        try:
+            return await put(self, data, expect)
+        except Ambiguous as error:
+            raise TooLarge(str(error)) from error
+
+    patch(commit.Committer, "_put", pessimistic)
+
+
+@mutant
+def conflict_taken_for_ours(patch: Patch) -> None:
+    """Precondition failed after a lost reply: it must have been our own write."""
+    read_back = commit.Committer._read_back
+
+    async def believing(self: Any, data: bytes) -> Any:
+        found = await read_back(self, data)
+        return found and found._replace(document=None)
+
+    patch(commit.Committer, "_read_back", believing)
+
+
+# --- answers ---------------------------------------------------------------------------------------
+
+
+@mutant
+def ack_before_commit(patch: Patch) -> None:
+    """A push is answered as soon as it is admitted."""
+    admit = leader.Leader._admit
+
+    def hasty(self: Any, op: Any, future: asyncio.Future[Any]) -> None:
+        ours = asyncio.get_running_loop().create_future() if isinstance(op, ops.Push) else future
+        admit(self, op, ours)
+        if isinstance(op, ops.Push):
+            items = tuple(ops.ItemOutcome(id=job.id, state="ready") for job in op.jobs)
+            future.set_result(ops.Outcomes(items=items))
+
+    patch(leader.Leader, "_admit", hasty)
+
+
+@mutant
+def served_while_cut_from_the_store(patch: Patch) -> None:
+    """A broker that cannot know whether it still leads goes on answering."""
+    refusal = confidence.Confidence.refusal
+
+    def bold(self: Any) -> Any:
+        error = refusal(self)
+        return None if error is not None and "reach the store" in error.message else error
+
+    patch(confidence.Confidence, "refusal", bold)
+
+
+@mutant
+def request_memory_dropped(patch: Patch) -> None:
+    """The document does not remember which requests it has seen."""
+    patch(RequestMemory, "record", lambda self, request, stamp, refused=None: None)
+
+
+@mutant
+def refusal_of_a_repeat_not_committed(patch: Patch) -> None:
+    """A refusal is called final, and an earlier copy of the request is still applied later."""
+    once = outcomes.once
+
+    def forgetful(document: Any, op: Any, items: Any, context: Any) -> Any:
+        was_dirty = document.dirty
+        answer = once(document, op, items, context)
+        if op.repeat and all(item.error is not None for item in answer.items):
+            prefix = op.request.rpartition(":")[0]
+            document.requests.clients.pop(prefix, None)
+            document.dirty = was_dirty
+        return answer
+
+    patch(pushing, "once", forgetful)
+
+
+@mutant
+def outcome_forgotten_when_a_request_is_lost(patch: Patch) -> None:
+    """A client takes a request that was sent and not answered for one that was never sent."""
+
+    def sure(self: Any, copy: Any) -> None:
+        self._open -= 1
+
+    patch(Ticket, "lost", sure)
+
+
+@mutant
+def answer_dropped_at_the_deadline(patch: Patch) -> None:
+    """An answer that comes in the very moment of the deadline is forgotten."""
+    accept = Ticket.accept
+
+    class Forgetful(Ticket):
+        @property
+        def answer(self) -> None:
+            return None
+
+        @answer.setter
+        def answer(self, value: Any) -> None:
+            pass
+
+    from objq.client import session
+
+    assert accept
+    patch(session, "Ticket", Forgetful)
+
+
+@mutant
+def reads_go_back_in_time(patch: Patch) -> None:
+    """A session hands out whatever a broker says."""
+    patch(Session, "_is_behind", lambda self, ticket, answer: False)
+
+
+@mutant
+def repeat_of_a_report_refused(patch: Patch) -> None:
+    """The repeat of an outcome that was applied is told that the claim is lost."""
+
+    def strict(document: Any, token: str, same: str) -> Any:
+        raise ClaimLost("no longer live")
+
+    patch(ending, "_repeated", strict)
+
+
+# --- claims ----------------------------------------------------------------------------------------
+
+
+@mutant
+def token_used_again(patch: Patch) -> None:
+    """The token of a job is the same for each of its grants."""
+    grant = claiming._grant
+
+    def same(document: Any, job: Any, op: Any, context: Any, alone: bool) -> Any:
+        return grant(document, job, op, context._replace(mint=lambda: f"t-{job.id}"), alone)
+
+    patch(claiming, "_grant", same)
+
+
+@mutant
+def no_fence_on_complete(patch: Patch) -> None:
+    """Whoever once held a job can complete it, whoever holds it now."""
+    complete_one = ending._complete_one
+
+    def open_to_all(document: Any, item: Any, context: Any) -> Any:
+        job = document.ended.get(item.token)
+        if item.token not in document.claims and job is not None and job.claim is not None:
+            item = msgspec.structs.replace(item, token=job.claim.token)
+        return complete_one(document, item, context)
+
+    patch(ending, "_complete_one", open_to_all)
+
+
+@mutant
+def claim_repeated_grants_more(patch: Patch) -> None:
+    """A claim that is sent again is a new claim."""
+    take = claiming.take
+
+    def generous(document: Any, op: Any, context: Any) -> Any:
+        held, document.claims_by_id = document.claims_by_id, {}
+        find = document.requests.find
+        document.requests.find = lambda request, most: None
+        try:
+            return take(document, op, context)
+        finally:
+            document.requests.find = find
+            for claim_id, jobs in document.claims_by_id.items():
+                held.setdefault(claim_id, {}).update(jobs)
+            document.claims_by_id = held
+
+    from objq.core import rules, waiting
+
+    patch(waiting, "take", generous)
+    patch(rules, "_RULES", {**rules._RULES, ops.TakeClaim: generous})
+
+
+@mutant
+def newest_first(patch: Patch) -> None:
+    """Jobs are granted in the wrong order."""
+    init = Document._job
+
+    def backwards(self: Any, view: Any, raw: bytes) -> Any:
+        job = init(self, view, raw)
+        job.order = -job.order
+        return job
+
+    patch(Document, "_job", backwards)
+
+
+@mutant
+def ready_before_its_time(patch: Patch) -> None:
+    """A scheduled job is granted an hour early."""
+    make_due_ready = Document.make_due_ready
+    patch(
+        Document,
+        "make_due_ready",
+        lambda self, now: make_due_ready(self, now + 3_600_000),
+    )
+
+
+@mutant
+def unstarted_grant_burns_the_job(patch: Patch) -> None:
+    """A grant that expires unstarted ends the job at once."""
+    expire_one = ending._expire_one
+
+    def harsh(document: Any, job: Any, context: Any) -> None:
+        view = job.view()
+        if view.claim.started_at is None:
+            document.change(job, attempts=view.max_attempts, claim=msgspec.structs.replace(
+                view.claim, started_at=view.claim.claimed_at
+            ))
+        expire_one(document, job, context)
+
+    patch(ending, "_expire_one", harsh)
+
+
+# --- silence ---------------------------------------------------------------------------------------
+
+
+@mutant
+def no_grace_after_take_over(patch: Patch) -> None:
+    """A new leader holds nobody's silence before its time against them, except that it does."""
+    keep = leases.Leases.keep
+
+    def long_ago(self: Any, tokens: Any, now: float) -> None:
+        keep(self, tokens, now)
+        if not getattr(self, "_kept", False):
+            self._heard = {token: now - self.timeout_s for token in self._heard}
+        self._kept = True
+
+    patch(leases.Leases, "keep", long_ago)
+    patch(leases.Leases, "restart", lambda self, now, timeout_s=None: None)
+
+
+@mutant
+def pause_not_noticed(patch: Patch) -> None:
+    """A broker that was stopped takes the silence for its workers'."""
+    patch(Broker, "_notice_pause", lambda self: False)
+
+
+@mutant
+def pause_noticed_too_late(patch: Patch) -> None:
+    """What was ready when the process went on is handled before anybody looks at the clock."""
+    init = leader.Leader.__init__
+
+    def unaware(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **{**kwargs, "notice_pause": lambda: None})
+
+    patch(leader.Leader, "__init__", unaware)
+
+
+@mutant
+def wall_clock_for_expiry(patch: Patch) -> None:
+    """Silence is measured by a clock that may step."""
+    init = leader.Leader.__init__
+
+    def by_the_wall(self: Any, committer: Any, document: Any, clock: Any, *args: Any, **kw: Any) -> None:
+        init(self, committer, document, clock, *args, **kw)
+        own = self._leases
+        silent, hear = own.silent, own.hear
+        own.silent = lambda now: silent(clock.wall_ms() / 1000)
+        own.hear = lambda token, now: hear(token, clock.wall_ms() / 1000)
+        own.next_silence = lambda: None
+        own._not_before = float("-inf")
+        own._heard = {token: clock.wall_ms() / 1000 for token in own._heard}
+        own.keep = lambda tokens, now: leases.Leases.keep(own, tokens, clock.wall_ms() / 1000)
+
+    patch(leases, "Leases", type("Leases", (leases.Leases,), {"__slots__": ("__dict__",)}))
+    patch(leader, "Leases", leases.Leases)
+    patch(leader.Leader, "__init__", by_the_wall)
+
+
+@mutant
+def expiry_before_heartbeats_in_a_batch(patch: Patch) -> None:
+    """What was heard since the last commit counts only after the claims have expired."""
+    hear, answer = leader.Leader._hear, leader.Leader._answer
+
+    def later(self: Any, op: Any) -> None:
+        self.__dict__.setdefault("_unheard", []).append(op)
+
+    def then(self: Any, batch_: Any, document: Any) -> None:
+        answer(self, batch_, document)
+        for op in self.__dict__.pop("_unheard", []):
+            hear(self, op)
+
+    patch(leader.Leader, "_hear", later)
+    patch(leader.Leader, "_answer", then)
+
+
+@mutant
+def repeated_claim_expires_in_its_batch(patch: Patch) -> None:
+    """A claim is told its tokens by the very commit that ends them."""
+
+    def silent(self: Any, batch_: Any, document: Any, at: float | None) -> list[str]:
+        if at is None:
+            return []
+        return [token for token in self._leases.silent(at) if token in document.claims]
+
+    patch(batch.Group, "_silent", silent)
+
+
+@mutant
+def start_without_looking_at_the_clock(patch: Patch) -> None:
+    """A worker starts a job whenever it has one, however old its claim."""
+    startable = Holdings.startable
+    patch(
+        Holdings,
+        "startable",
+        lambda self, now, window_s: startable(self, now, float("inf")),
+    )
+
+
+@mutant
+def running_jobs_do_not_beat(patch: Patch) -> None:
+    """Heartbeats name only the jobs that have not begun."""
+    from objq.worker.holdings import Stage
+
+    def waiting(self: Any) -> tuple[str, ...]:
+        return tuple(t for t, held in self._held.items() if held.stage is Stage.WAITING)
+
+    patch(Holdings, "tokens", waiting)
+    patch(Holdings, "started", lambda self: ())
+
+
+# --- leadership ------------------------------------------------------------------------------------
+
+
+@mutant
+def deposed_broker_keeps_committing(patch: Patch) -> None:
+    """A broker does not look who leads."""
+    patch(batch.Group, "require_leadership", lambda self, document: None)
+    adopted = confidence.Confidence._adopted
+
+    def unmoved(self: Any, document: Any) -> None:
+        adopted(self, document)
+        self.ended = False
+
+    patch(confidence.Confidence, "_adopted", unmoved)
+
+
+@mutant
+def epoch_stands_still(patch: Patch) -> None:
+    """A take-over does not count."""
+    take_over = standby.take_over
+
+    def quiet(document: Any, broker: Any, settings_: Any) -> None:
+        epoch = document.epoch
+        take_over(document, broker, settings_)
+        document.epoch = max(1, epoch)
+
+    patch(standby, "take_over", quiet)
+
+
+@mutant
+def take_over_without_a_challenge(patch: Patch) -> None:
+    """A standby that cannot reach the leader takes the lead."""
+
+    def at_once(self: Any, now: float) -> Any:
+        return election.Decision(election.Action.TAKE_OVER, "the leader is out of order")
+
+    patch(election.Election, "_by_challenge", at_once)
+
+
+@mutant
+def challenge_not_answered(patch: Patch) -> None:
+    """A leader's commit leaves the challenge where it is."""
+    seal = codec.seal
+    patch(
+        commit,
+        "seal",
+        lambda document, commit_id, now, *, leading: seal(document, commit_id, now, leading=False),
+    )
+
+
+@mutant
+def id_used_again_after_a_lost_race(patch: Patch) -> None:
+    """A broker leads again under an id that another has deposed."""
+    decide = standby.Standby._decide
+
+    async def same_id(self: Any) -> Any:
+        before = self._election.broker_id
+        lead = await decide(self)
+        if lead is None:
+            self._election.broker_id = before
+        return lead
+
+    patch(standby.Standby, "_decide", same_id)
+
+
+@mutant
+def step_down_clears_any_broker(patch: Patch) -> None:
+    """A broker that stops late ends the leadership of its successor."""
+    from objq.broker import broker
+
+    def anyone(document: Any, broker_id: str) -> bool:
+        document.broker = None
+        document.dirty = True
+        return True
+
+    async def step_down(self: Any) -> None:
+        self._leader.end()
+        await self._committer.transact(lambda document: anyone(document, self.id))
+
+    async def serve(self: Any, *args: Any) -> None:
+        pass
+
+    be_deposed = Broker._be_deposed
+
+    def spiteful(self: Any, error: Any) -> None:
+        be_deposed(self, error)
+        task = asyncio.ensure_future(
+            self._committer.transact(lambda document: anyone(document, self.id))
+        )
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    assert broker
+    patch(Broker, "_step_down", step_down)
+    patch(Broker, "_be_deposed", spiteful)
+
+
+assert Ids
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", help="some mutants only")
+    parser.add_argument("--seeds", type=int, default=MOST_SEEDS, help="worlds for each at most")
+    arguments = parser.parse_args()
+    settings.configure(SECRET_KEY="simulated")
+    logging.disable(logging.CRITICAL)
+    caught: dict[str, int] = {}
+    missed = []
+    for name in arguments.names or MUTANTS:
+        began = time.perf_counter()
+        found = caught_by(name, arguments.seeds)
+        seconds = time.perf_counter() - began
+        if found is None:
+            missed.append(name)
+            print(f"NOT CAUGHT {name} ({seconds:.1f} s)", flush=True)
+            continue
+        seed, problem = found
+        caught[name] = seed - BASE + 1
+        print(f"{name}: world {seed - BASE + 1} ({seconds:.1f} s): {problem[:150]}", flush=True)
+    print(json.dumps({"ok": not missed, "caught": len(caught), "missed": missed, "worlds": caught}))
+    return 0 if not missed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
