@@ -101,9 +101,7 @@ class Metrics(Collector):
         for field, (name, text) in COMMITS.items():
             yield _counter(name, text, getattr(stats, field))
         yield _counter("objq_take_overs", "Times that this process took over.", measures.take_overs)
-        yield _counter(
-            "objq_claims_expired", "Claims whose holders fell silent.", measures.expired
-        )
+        yield _counter("objq_claims_expired", "Claims whose holders fell silent.", measures.expired)
         dropped = CounterMetricFamily(
             "objq_dropped_records", "Records that retention has dropped.", labels=["list"]
         )

@@ -30,11 +30,13 @@ from msgspec.structs import replace
 
 from objq.backend import ObjqBackend
 from objq.client.client import Client, narrow
+from objq.client.watching import Events
 from objq.clock import SYSTEM_CLOCK
 from objq.compat import Task, TaskResult, task_backends
 from objq.conf import Options
 from objq.core import ops
 from objq.core.document import Document
+from objq.core.listing import Listing
 from objq.core.rules import apply, tick
 from objq.errors import Unsupported
 from objq.execute import Execution
@@ -61,6 +63,7 @@ class MemoryQueue:
         self._pushed: dict[str, None] = {}
         now = SYSTEM_CLOCK.wall_ms()
         self.document = Document.new(_ids.token(), options.document_settings(), now)
+        self._listing = Listing()
 
     def call(self, op: ops.Op, timeout_s: object = UNSET) -> Any:
         with self._lock:
@@ -68,6 +71,8 @@ class MemoryQueue:
                 return ops.Jobs(jobs=self.document.views(op.ids))
             if isinstance(op, ops.Stats):
                 return self.document.statistics(lambda token: None)
+            if isinstance(op, ops.ListJobs):
+                return self._listing.page(self.document, op, lambda token: None)
             if isinstance(op, ops.Push):
                 self._pushed |= {job.id: None for job in op.jobs}
             if not isinstance(op, ops.Change):
@@ -107,6 +112,9 @@ class AsyncCaller:
 
     async def call(self, op: ops.Op, timeout_s: object = UNSET) -> ops.Answer:
         return narrow(self._queue.call(op), ops.Answer)
+
+    def watch(self) -> Events:
+        raise Unsupported("The queue of a test cannot be watched.")
 
 
 _queues: Final[dict[str, MemoryQueue]] = {}

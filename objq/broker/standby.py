@@ -78,6 +78,7 @@ class Standby:
         self._said = ""
         self._standing_by = False
         self._acting = False
+        self._tried = False
         self._stopping = False
 
     async def run(self) -> Lead:
@@ -134,9 +135,6 @@ class Standby:
                 return await self._lead(header)
         except Superseded as error:
             log.info("%s; standing by", error, extra={"event": "take_over_lost"})
-            # An attempt of which no answer came may have led, until the one that won: its id is
-            # used up (S4).
-            self._election.broker_id = self._ids.token()
             await self._committer.reader.sleep(self._ids.jitter(LOSER_WAITS_S))
         except TooLarge as error:
             self._say(logging.ERROR, f"the store refuses a document of this size: {error}")
@@ -145,6 +143,11 @@ class Standby:
         return None
 
     async def _lead(self, header: Header | None) -> Lead:
+        recorded = header.broker.id if header and header.broker else None
+        if self._tried and recorded != self._election.broker_id:
+            # An attempt of which no answer came may have led, until somebody else did (S4).
+            self._election.broker_id = self._ids.token()
+        self._tried = True
         settings = self._candidate.settings
         if header is None:
             document = await self._committer.create(self._first_version)

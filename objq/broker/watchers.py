@@ -1,4 +1,4 @@
-"""Those who watch: deltas of what commits have changed, for nobody else's cost (design §7, `watch`).
+"""Those who watch: deltas of what commits have changed, at nobody else's cost (`watch`).
 
 While nobody watches, nothing is noted. While somebody does, the document notes the ids of changed
 jobs (`touched`), and a delta is made of those when a commit is confirmed: one for everybody, at
@@ -27,7 +27,7 @@ MAX_WATCHERS: Final = 100
 MAX_JOBS: Final = 100
 """Changed jobs that one delta tells of; the others are counted."""
 
-EVERY_S: Final = 0.2
+EVERY_S: Final = 0.5
 RETRY_AFTER_S: Final = 5.0
 
 
@@ -112,7 +112,8 @@ class Watchers:
             touched = tuple(document.touched or ())
             document.touched = {}
             queues = document.queue_stats()
-            changed = {name: each for name, each in queues.items() if each != self._queues.get(name)}
+            known = self._queues
+            changed = {name: each for name, each in queues.items() if each != known.get(name)}
             delta = self._delta(document, touched, changed)
             self._after, self._queues = document.seq, queues
         self._told_at = self._clock.monotonic()

@@ -179,18 +179,21 @@ class DirectLink:
         batch, self._batch = self._batch, []
         confirmed_at = self.versions.confirmed_at
         self._alone.confirmed(batch, document, confirmed_at)
+        early: list[Entry] = []
         for index, entry in enumerate(batch):
             op = entry.op
             if isinstance(op, ops.TakeClaim) and self._patience.let_wait(entry, op.claim, document):
                 continue
             if entry.asked_at > confirmed_at:
-                self._again([entry])  # it came when the document was already being looked at
+                early.append(entry)  # it came when the document was already being looked at
             elif isinstance(entry.outcome, Exception):
                 entry.refuse(entry.outcome)
             elif entry.outcome is None:
                 self._look_up(entry, document)
             else:
                 entry.answer(with_position(entry, document, index))
+        if early:
+            self._again(early)
 
     def _look_up(self, entry: Entry, document: Document) -> None:
         try:

@@ -13,7 +13,8 @@ from objq import conf
 from objq.clock import SYSTEM_CLOCK, Clock
 from objq.core.codec import decode, decode_head
 from objq.core.document import Document, Header
-from objq.core.ops import Statistics
+from objq.core.listing import Listing
+from objq.core.ops import Listed, ListJobs, Statistics
 from objq.errors import NoDocument, Unavailable
 from objq.store.base import NOT_MODIFIED, Content, Sentinel, Store, StoreError
 from objq.store.open import open_store
@@ -35,14 +36,13 @@ class Reading(NamedTuple):
 
     def statistics(self) -> Statistics:
         """Return what a broker answers to `stats`, as far as the document knows."""
-        claims = self.document.claims
+        return self.document.statistics(self.heard_ago_s)
 
-        def heard_ago_s(token: str) -> float | None:
-            job = claims.get(token)
-            claim = job.claim if job is not None else None
-            return None if claim is None else max(0, self.wall_ms - claim.heartbeat_at) / 1000
-
-        return self.document.statistics(heard_ago_s)
+    def heard_ago_s(self, token: str) -> float | None:
+        """Return how long ago the holder of a live token was heard, by what is written down."""
+        job = self.document.claims.get(token)
+        claim = job.claim if job is not None else None
+        return None if claim is None else max(0, self.wall_ms - claim.heartbeat_at) / 1000
 
 
 class DocumentReader:
@@ -55,6 +55,7 @@ class DocumentReader:
         self.store = store
         self._clock = clock
         self._last: tuple[Content, Document] | None = None
+        self._listing = Listing()
 
     def __enter__(self) -> Self:
         return self
@@ -81,6 +82,11 @@ class DocumentReader:
         document.make_due_ready(now)
         age_s = max(0, now - document.at) / 1000
         return Reading(document, age_s, len(content.data), now)
+
+    def list(self, op: ListJobs) -> Listed:
+        """Return what a broker answers to `list`. Raises as `read`, and Invalid."""
+        reading = self.read()
+        return self._listing.page(reading.document, op, reading.heard_ago_s)
 
     def header(self) -> Header:
         """Return the header alone, by one ranged read. Raises as `read`."""

@@ -35,7 +35,7 @@ from objq.client.watching import Watching
 from objq.clock import Clock
 from objq.conf import Options
 from objq.core import ops
-from objq.core.document import Document
+from objq.core.document import Document, Header
 from objq.errors import DocumentError, Invalid, ObjqError, Unavailable
 from objq.ids import Ids
 from objq.store.base import AsyncStore
@@ -311,26 +311,29 @@ class Session:
         return timeout_s
 
     def _why(self) -> ObjqError | None:
-        if self._direct is not None and self._direct.versions.trouble is not None:
-            return DocumentError(self._direct.versions.trouble)
-        why = self._dialer.why
-        broker = (
-            self._direct.versions.seen.broker
-            if self._direct and self._direct.versions.seen
-            else None
-        )
-        if self._alone and self._direct is not None and self._direct.versions.failure is not None:
-            return Unavailable(self._direct.versions.failure)
-        if self._alone and broker is not None and why is not None:
-            return Unavailable(
-                f"queue.json names the broker at {broker.url} ({why.message.rstrip('.')}). While "
-                "it is named, direct processes only push: start manage.py runbroker, which takes "
-                "over, and stop it again to go on without a broker."
-            )
-        return why
+        versions = self._direct.versions if self._direct is not None else None
+        if versions is not None and versions.trouble is not None:
+            return DocumentError(versions.trouble)
+        if versions is None or not self._alone:
+            return self._dialer.why
+        if versions.failure is not None:
+            return Unavailable(versions.failure)
+        return _in_the_way(versions.seen, self._dialer.why)
 
 
 def _version_of(answer: ops.Answer) -> tuple[int, int] | None:
     if isinstance(answer, ops.Statistics):
         return answer.epoch, answer.seq
     return answer.position[:2] if answer.position is not None else None
+
+
+def _in_the_way(header: Header | None, why: ObjqError | None) -> Unavailable | None:
+    """Tell the operator of a broker that is recorded and does not answer a direct process."""
+    if header is None or header.broker is None:
+        return None
+    reason = f" ({why.message.rstrip('.')})" if why is not None else ""
+    return Unavailable(
+        f"queue.json names the broker at {header.broker.url}, which does not answer{reason}. While "
+        "it is named, direct processes only push: start manage.py runbroker, which takes over, and "
+        "stop it again to go on without a broker."
+    )

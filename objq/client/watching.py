@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol
 
 from objq.client.dialer import Dialer, NoBroker
 from objq.client.link import Link, LinkLost, Stream
@@ -52,7 +52,7 @@ class Events(Protocol):
 class Watching:
     """One watch. An `__anext__` that is cancelled loses nothing; the next goes on."""
 
-    def __init__(self, dialer: Dialer, clock: Clock, on_close: Callable[[Self], None]) -> None:
+    def __init__(self, dialer: Dialer, clock: Clock, on_close: Callable[[Watching], None]) -> None:
         self._dialer = dialer
         self._clock = clock
         self._on_close = on_close
@@ -70,14 +70,7 @@ class Watching:
     async def __anext__(self) -> Event:
         """Return the next event. Raises Rejected if the broker goes on refusing this client."""
         while not self._closed:
-            try:
-                event = await (self._snapshot() if self._stream is None else self._delta())
-            except LinkLost as error:
-                event = self._lost(str(error))
-            except ObjqError:
-                if not self._closed:
-                    raise
-                break  # closed while it waited
+            event = await self._step()
             if event is not None:
                 return event
         raise StopAsyncIteration
@@ -88,6 +81,16 @@ class Watching:
             self._closed = True
             self._on_close(self)
             await self._dialer.close()
+
+    async def _step(self) -> Event | None:
+        try:
+            return await (self._snapshot() if self._stream is None else self._delta())
+        except LinkLost as error:
+            return self._lost(str(error))
+        except ObjqError:
+            if self._closed:  # while it waited
+                return None
+            raise
 
     # --- snapshots -------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import json
 import msgspec
 
 from objq.core import ops
-from objq.core.document import Document, Job
+from objq.core.document import Document
 from objq.core.summaries import Brief
 
 
@@ -20,19 +20,20 @@ class Matcher:
         self.is_indexed = wanted.task is None and wanted.text is None and wanted.error is None
         """The filter names states and queues only, which the document counts."""
         self._wanted = wanted
-        self._task = b"" if wanted.task is None else msgspec.json.encode(wanted.task)
         self._text = _spellings(wanted.text)
-        self._error = _spellings(wanted.error)
-
-    def fits(self, job: Job) -> bool:
-        """Tell whether state and queue are among those that are wanted."""
-        return (not self.states or job.state in self.states) and (
-            not self.queues or job.queue in self.queues
-        )
+        task = () if wanted.task is None else (msgspec.json.encode(wanted.task),)
+        needles = (task, self._text, _spellings(wanted.error))
+        self._needles = [spellings for spellings in needles if spellings]
 
     def may_match(self, raw: bytes) -> bool:
         """Tell whether the rest of the filter may be met; a job that cannot is not decoded."""
-        return self._task in raw and _is_in(raw, self._text) and _is_in(raw, self._error)
+        for spellings in self._needles:
+            for spelling in spellings:
+                if spelling in raw:
+                    break
+            else:
+                return False
+        return True
 
     def matches(self, job: Brief) -> bool:
         wanted = self._wanted
@@ -58,12 +59,6 @@ class Matcher:
             return True
         args, kwargs = bytes(job.args), bytes(job.kwargs)
         return any(spelling in args or spelling in kwargs for spelling in self._text)
-
-
-def _is_in(raw: bytes, spellings: tuple[bytes, ...]) -> bool:
-    if len(spellings) == 1:  # nearly always, and for thousands of jobs a request
-        return spellings[0] in raw
-    return not spellings or any(spelling in raw for spelling in spellings)
 
 
 def _spellings(text: str | None) -> tuple[bytes, ...]:

@@ -171,21 +171,33 @@ class _Walk:
 
     def go(self, jobs: Sequence[Job], among: Mapping[str, Job], places: range) -> bool:
         """Look at the jobs at these places; return False if it stopped before their end."""
+        if not places:
+            return True
+        if self._is_over():
+            return False
         matcher, indexed = self.matcher, self.matcher.is_indexed
-        for place in places:
-            if self._is_over():
-                return False
+        states, queues = matcher.states, matcher.queues
+        seen = 0
+        for place in places[: MAX_SCANNED - self.scanned]:  # a tight loop: most jobs end in it
+            seen += 1
             job = jobs[place]
-            self.scanned += 1
-            self.last = job
-            if among.get(job.id) is not job or not matcher.fits(job):
+            if among.get(job.id) is not job:
+                continue
+            if (states and job.state not in states) or (queues and job.queue not in queues):
                 continue
             if not indexed:
                 self._bytes += len(job.raw)
-                if not matcher.may_match(job.raw):
+                if matcher.may_match(job.raw):
+                    self._take(job)
+                elif self._bytes < MAX_SCANNED_BYTES:
                     continue
-            self._take(job)
-        return True
+            else:
+                self._take(job)
+            if self._is_over():
+                break
+        self.scanned += seen
+        self.last = jobs[places[seen - 1]]
+        return seen == len(places)
 
     def _is_over(self) -> bool:
         return (

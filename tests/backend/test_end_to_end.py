@@ -107,3 +107,22 @@ def test_without_a_broker_and_fallback_it_raises_in_time(store: Store) -> None:
     store.write(seal(document, "commit", 1, leading=False), ABSENT)
     with quick(DIRECT_FALLBACK=False), pytest.raises(Unavailable):
         sample.add.enqueue(1)
+
+
+@pytest.mark.usefixtures("store")
+def test_in_direct_mode_everything_goes_without_a_broker() -> None:
+    with quick(MODE="direct", ENQUEUE_TIMEOUT=10, MAX_JOBS=7):
+        result = sample.add.enqueue(1, b=2)
+        assert [ran.id for ran in run_jobs()] == [result.id]
+        result.refresh()
+        assert result.return_value == 3
+
+
+@pytest.mark.usefixtures("store")
+async def test_in_direct_mode_asynchronously() -> None:
+    with quick(MODE="direct", ENQUEUE_TIMEOUT=10):
+        result = await sample.add_later.aenqueue(1, 2)
+        await result.arefresh()
+        assert result.status is TaskResultStatus.READY
+        with pytest.raises(TaskResultDoesNotExist):
+            await sample.add_later.aget_result("no-such-job")

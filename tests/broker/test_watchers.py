@@ -81,9 +81,7 @@ async def test_a_delta_tells_what_a_commit_has_changed() -> None:
         await broker.submit(complete(granted.jobs[0].token))
         assert (await watcher.next()).jobs[0].state == "succeeded"
 
-        await broker.submit(
-            ops.Delete(request="1-w:1", ids=(job.id,), expected="succeeded")
-        )
+        await broker.submit(ops.Delete(request="1-w:1", ids=(job.id,), expected="succeeded"))
         delta = await watcher.next()
         assert (delta.removed, delta.jobs) == ((job.id,), ())
 
@@ -124,7 +122,7 @@ async def test_a_snapshot_under_load_is_followed_without_a_gap() -> None:
         for pusher in pushers:
             pusher.cancel()
         assert watcher.gaps == 0
-        assert 10 <= len(watcher.deltas) <= 3 / EVERY_S + 1  # a few a second, not one per commit
+        assert 4 <= len(watcher.deltas) <= 3 / EVERY_S + 1  # a few a second, not one per commit
         rows = {row.id for delta in watcher.deltas for row in delta.jobs}
         assert len(rows) > 100
 

@@ -129,3 +129,15 @@ def test_the_document_of_an_alias_is_read_in_one_call(store: Store) -> None:
     assert isinstance(read_document("default").document.views(["a"])[0], ops.JobView)
     with pytest.raises(ConfigurationError, match="Did you mean default"):
         read_document("defualt")
+
+
+def test_it_lists_as_a_broker_does(store: Store) -> None:
+    world = World()
+    world.push("a", "b")
+    world.take()
+    put(store, codec.seal(world.document, "c", world.now, leading=False))
+    reader = DocumentReader(store, StoppedClock(world.now + 2_000))
+    page = reader.list(ops.ListJobs(page=ops.Page(limit=1)))
+    assert [(job.id, job.heard_ago_s) for job in page.jobs] == [("a", 2.0)]
+    rest = reader.list(ops.ListJobs(page=ops.Page(cursor=page.cursor)))
+    assert ([job.id for job in rest.jobs], rest.cursor) == (["b"], None)

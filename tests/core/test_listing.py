@@ -253,6 +253,27 @@ def test_the_line_of_a_queue_that_was_drained_does_not_stay_long(
     ]
 
 
+def something_happens(lister: Lister, rng: random.Random, step: int, limit: int) -> None:
+    world = lister.world
+    match rng.randrange(7):
+        case 0 | 1:
+            later = world.now + 50 if rng.random() < 0.2 else None
+            world.push(f"job-{step}", queue=rng.choice("ab"), run_after=later, max_attempts=2)
+        case 2:
+            world.claim(world.request(), rng.randrange(1, 3), "a", "b")
+        case 3:
+            for token in list(world.document.claims)[:1]:
+                rng.choice([world.complete, world.fail, world.release])(token)
+        case 4:
+            for job in list(world.document.dead.values())[:1]:
+                world.operate(ops.Retry, job.id, "dead")
+        case 5:
+            lister.page(limit=limit)
+        case 6:
+            if rng.random() < 0.3:
+                lister.reload()
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), limit=st.integers(1, 9))
 def test_whatever_happened_pages_are_what_a_scan_would_find(seed: int, limit: int) -> None:
@@ -262,24 +283,8 @@ def test_whatever_happened_pages_are_what_a_scan_would_find(seed: int, limit: in
     states: list[Any] = ["scheduled", "ready", "running", "succeeded", "dead", "cancelled"]
     for step in range(60):
         world.now += rng.randrange(3)
-        match rng.randrange(7):
-            case 0 | 1:
-                later = world.now + 50 if rng.random() < 0.2 else None
-                world.push(f"job-{step}", queue=rng.choice("ab"), run_after=later, max_attempts=2)
-            case 2:
-                world.claim(world.request(), rng.randrange(1, 3), "a", "b")
-            case 3:
-                for token in list(world.document.claims)[:1]:
-                    rng.choice([world.complete, world.fail, world.release])(token)
-            case 4:
-                for job in list(world.document.dead.values())[:1]:
-                    world.operate(ops.Retry, job.id, "dead")
-            case 5:
-                lister.page(limit=limit)
-            case 6:
-                if rng.random() < 0.3:
-                    lister.reload()
-    wanted = {
+        something_happens(lister, rng, step, limit)
+    wanted: dict[str, Any] = {
         "states": tuple(rng.sample(states, rng.randrange(4))),
         "queues": tuple(rng.sample("ab", rng.randrange(2))),
     }

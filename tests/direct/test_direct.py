@@ -8,6 +8,7 @@ import pytest
 from msgspec import Raw
 
 from objq.client.patience import POLL_LONGEST_S
+from objq.client.versions import FOLLOWS_S
 from objq.core import ops
 from objq.errors import DocumentError, ForeignDocument, QueueFull, Unavailable, Unknown, Unsupported
 from objq.store.base import TooLarge
@@ -404,7 +405,7 @@ async def test_a_heartbeat_is_answered_by_a_store_access_that_began_after_it() -
         await client.push([world.job()])
         (grant,) = (await client.claim()).jobs
         reads, writes = world.store.reads, len(world.store.attempts)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(FOLLOWS_S / 2)  # so soon that the document in memory is tried first
         await client.heartbeat([grant.token])
         assert world.store.reads + len(world.store.attempts) > reads + writes
         await asyncio.sleep(0.1)
@@ -495,6 +496,21 @@ async def test_a_process_that_was_stopped_ends_no_claim_of_one_that_beats() -> N
             clock.jump_s += 2 * T_S
             await holder.heartbeat([grant.token])
             assert (await watcher.claim(wait_s=1.0)).jobs == ()
+        assert world.document().totals["default"].expired == 0
+
+
+@virtual
+async def test_a_heartbeat_that_comes_with_the_end_of_the_timeout_wins() -> None:
+    async with direct_world() as world:
+        client = world.client()
+        await client.push([world.job()])
+        (grant,) = (await client.claim()).jobs
+        granted_at = now()
+        while now() < granted_at + T_S - 2:
+            await client.stats()  # looks at the document, and so watches
+            await asyncio.sleep(2)
+        await asyncio.sleep(granted_at + T_S + 1 - now())
+        assert await client.heartbeat([grant.token]) == ops.Beaten()
         assert world.document().totals["default"].expired == 0
 
 

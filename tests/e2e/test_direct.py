@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.stack import Stack, a_stack, free_port
+from tests.proxy import CutReply, Proxy, every_nth_write
 
 DIRECT = {"MODE": "direct"}
 JOBS = 200
@@ -53,6 +54,19 @@ def test_jobs_run_once_each_without_any_broker(
         all_ran(stack, [stack.push(JOBS)], JOBS)
         for name in ("worker-1", "worker-2"):
             assert stack.terminate(name) == 0, stack.logs()
+
+
+def test_lost_replies_lose_and_double_nothing(
+    seaweedfs_storage: dict[str, Any], tmp_path: Path
+) -> None:
+    endpoint = seaweedfs_storage["OPTIONS"]["endpoint_url"]
+    with Proxy(endpoint, every_nth_write(5, CutReply())) as proxy:
+        options = {**seaweedfs_storage["OPTIONS"], "endpoint_url": proxy.url}
+        with a_stack(tmp_path, {**seaweedfs_storage, "OPTIONS": options}, PATIENT) as stack:
+            stack.worker("worker-1")
+            stack.worker("worker-2")
+            pushers = [pushing(stack, MIXED) for _ in range(2)]
+            all_ran(stack, [join() for join in pushers], MIXED)
 
 
 def test_direct_processes_meet_a_broker_that_comes_is_killed_and_comes_again(

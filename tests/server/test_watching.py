@@ -8,6 +8,7 @@ import pytest
 
 from objq import consumer
 from objq.core import ops
+from objq.errors import Overloaded
 from objq.tokens import Role
 from tests.server.harness import HELLO, FakeSocket, Wire, bearer, token_for
 
@@ -105,7 +106,7 @@ async def test_a_watch_that_is_refused_watches_nothing(wire: Wire) -> None:
     socket = await wire.open("read")
     socket.send(WATCH)
     await wire.broker.wait_submitted(1)
-    wire.broker.answer(0, consumer.Overloaded("too many", retry_after_s=5.0))
+    wire.broker.answer(0, Overloaded("too many", retry_after_s=5.0))
     assert (await socket.frame())["error"]["retry_after"] == 5.0
     tell(wire, delta(6))
     assert (await socket.ask({"id": 9, "op": "heartbeat", "tokens": []}))["error"]

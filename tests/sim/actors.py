@@ -258,10 +258,16 @@ class ClientActor(Actor):
         kind = rng.choice((ops.Cancel, ops.Retry, ops.Delete, ops.RunNow))
         await self._operated(kind(request="", ids=(job_id,), expected=view.state), (job_id,))
 
-    async def _operated(self, op: ops.Op, ids: tuple[str, ...]) -> None:
+    async def resume_all(self) -> None:
+        """Resume all queues, however long it takes."""
+        for queue in QUEUES:
+            while await self._operated(ops.Resume(request="", queue=queue), (queue,)):
+                await asyncio.sleep(1)
+
+    async def _operated(self, op: ops.Op, ids: tuple[str, ...]) -> ObjqError | None:
         asked = self._ask(op, ids)
         self.world.history.operated.append(asked)
-        await self._call(asked)
+        return await self._call(asked)
 
     def _ask(self, op: ops.Op, ids: tuple[str, ...]) -> Asked:
         told: dict[str, Told] = dict.fromkeys(ids, "open")

@@ -23,16 +23,17 @@ from django.conf import settings
 
 from objq.broker import batch, commit, confidence, election, leader, leases, standby
 from objq.broker.broker import Broker
-from objq.broker.reading import Reader
+from objq.broker.reading import Found, Reader
+from objq.client import session
 from objq.client.session import Session
 from objq.client.ticket import Ticket
 from objq.core import claiming, codec, ending, ops, outcomes, pushing
 from objq.core.document import Document
 from objq.core.requests import RequestMemory
 from objq.errors import ClaimLost, Corrupt
-from objq.ids import Ids
 from objq.store.base import ABSENT, Ambiguous, TooLarge
-from objq.worker.holdings import Holdings
+from objq.worker.holdings import Holdings, Stage
+from tests.sim import faults
 
 BASE: Final = 10_000
 MOST_SEEDS: Final = 150
@@ -41,11 +42,21 @@ Patch = Callable[[Any, str, Any], Any]
 Mutant = Callable[[Patch], None]
 
 MUTANTS: Final[dict[str, Mutant]] = {}
+WHERE: Final[dict[str, tuple[faults.Fault, ...]]] = {}
+"""The faults of the worlds in which some mutants show; the others are looked for in all kinds."""
 
 
 def mutant(function: Mutant) -> Mutant:
     MUTANTS[function.__name__] = function
     return function
+
+
+def shown_by(*kinds: faults.Fault) -> Callable[[Mutant], Mutant]:
+    def register(function: Mutant) -> Mutant:
+        WHERE[function.__name__] = kinds
+        return function
+
+    return register
 
 
 @contextlib.contextmanager
@@ -69,7 +80,7 @@ def caught_by(name: str, most: int = MOST_SEEDS) -> tuple[int, str] | None:
 
     with applied(name):
         for seed in range(BASE, BASE + most):
-            problems = check(run_world(seed)).problems
+            problems = check(run_world(seed, WHERE.get(name))).problems
             if problems:
                 return seed, problems[0]
     return None
@@ -107,7 +118,7 @@ def retry_with_different_bytes(patch: Patch) -> None:
     put = commit.Committer._put
 
     async def resealed(self: Any, data: bytes, expect: Any) -> Any:
-        if getattr(self, "_tried", None) == expect:
+        if getattr(self, "_tried", None) == expect and b'"commit":"' in data:
             header, rest = data.split(b'"commit":"', 1)
             data = header + b'"commit":"' + self._ids.token().encode() + rest[16:]
         self._tried = expect
@@ -133,26 +144,17 @@ def first_write_unconditional(patch: Patch) -> None:
 @mutant
 def truncated_document_taken_for_an_empty_one(patch: Patch) -> None:
     """What cannot be read is begun anew."""
-    judge, decode, decode_head = Reader._judge, codec.decode, codec.decode_head
+    judge = Reader._judge
 
     def forgiving(self: Any, content: Any, ours: bytes, started: float) -> Any:
         try:
             return judge(self, content, ours, started)
         except Corrupt:
-            header = decode_head(content.data) if b',\n"jobs":' in content.data else self.seen
-            if header is None:
+            if self.seen is None:
                 raise
-            empty = Document(
-                header, ops.DocumentSettings(), {}, RequestMemory(0, {}), {}
-            )
-            return type(judge(self, _content(empty, content.tag), b"", started))(
-                content.tag, header, empty, started
-            )
+            empty = Document(self.seen, ops.DocumentSettings(), {}, RequestMemory(0, {}), {})
+            return Found(content.tag, self.seen, empty, started)
 
-    def _content(empty: Document, tag: Any) -> Any:
-        return type("Content", (), {"data": codec.encode(empty), "tag": tag})
-
-    assert decode
     patch(Reader, "_judge", forgiving)
 
 
@@ -246,9 +248,9 @@ def outcome_forgotten_when_a_request_is_lost(patch: Patch) -> None:
 
 
 @mutant
+@shown_by(faults.pause_anyone)
 def answer_dropped_at_the_deadline(patch: Patch) -> None:
     """An answer that comes in the very moment of the deadline is forgotten."""
-    accept = Ticket.accept
 
     class Forgetful(Ticket):
         @property
@@ -257,15 +259,20 @@ def answer_dropped_at_the_deadline(patch: Patch) -> None:
 
         @answer.setter
         def answer(self, value: Any) -> None:
-            pass
+            self.last = value
 
-    from objq.client import session
+    send = Session._send
 
-    assert accept
+    async def sending(self: Any, ticket: Any, link: Any) -> Any:
+        answer = await send(self, ticket, link)
+        return ticket.last if answer is None else answer
+
     patch(session, "Ticket", Forgetful)
+    patch(Session, "_send", sending)
 
 
 @mutant
+@shown_by(faults.pause_broker, faults.block_path)
 def reads_go_back_in_time(patch: Patch) -> None:
     """A session hands out whatever a broker says."""
     patch(Session, "_is_behind", lambda self, ticket, answer: False)
@@ -357,6 +364,7 @@ def ready_before_its_time(patch: Patch) -> None:
 
 
 @mutant
+@shown_by(faults.crash_worker, faults.pause_worker)
 def unstarted_grant_burns_the_job(patch: Patch) -> None:
     """A grant that expires unstarted ends the job at once."""
     expire_one = ending._expire_one
@@ -391,12 +399,14 @@ def no_grace_after_take_over(patch: Patch) -> None:
 
 
 @mutant
+@shown_by(faults.pause_broker)
 def pause_not_noticed(patch: Patch) -> None:
     """A broker that was stopped takes the silence for its workers'."""
     patch(Broker, "_notice_pause", lambda self: False)
 
 
 @mutant
+@shown_by(faults.pause_broker)
 def pause_noticed_too_late(patch: Patch) -> None:
     """What was ready when the process went on is handled before anybody looks at the clock."""
     init = leader.Leader.__init__
@@ -423,12 +433,11 @@ def wall_clock_for_expiry(patch: Patch) -> None:
         own._heard = {token: clock.wall_ms() / 1000 for token in own._heard}
         own.keep = lambda tokens, now: leases.Leases.keep(own, tokens, clock.wall_ms() / 1000)
 
-    patch(leases, "Leases", type("Leases", (leases.Leases,), {"__slots__": ("__dict__",)}))
-    patch(leader, "Leases", leases.Leases)
     patch(leader.Leader, "__init__", by_the_wall)
 
 
 @mutant
+@shown_by(faults.cut_connections)
 def expiry_before_heartbeats_in_a_batch(patch: Patch) -> None:
     """What was heard since the last commit counts only after the claims have expired."""
     hear, answer = leader.Leader._hear, leader.Leader._answer
@@ -446,18 +455,26 @@ def expiry_before_heartbeats_in_a_batch(patch: Patch) -> None:
 
 
 @mutant
+@shown_by(faults.block_path, faults.change_weather, faults.pause_worker)
 def repeated_claim_expires_in_its_batch(patch: Patch) -> None:
     """A claim is told its tokens by the very commit that ends them."""
 
     def silent(self: Any, batch_: Any, document: Any, at: float | None) -> list[str]:
         if at is None:
             return []
-        return [token for token in self._leases.silent(at) if token in document.claims]
+        found = []
+        for token in self._leases.silent(at):
+            if token in document.claims:
+                found.append(token)
+            else:
+                self._leases.forget(token)
+        return found
 
     patch(batch.Group, "_silent", silent)
 
 
 @mutant
+@shown_by(faults.pause_worker, faults.block_path)
 def start_without_looking_at_the_clock(patch: Patch) -> None:
     """A worker starts a job whenever it has one, however old its claim."""
     startable = Holdings.startable
@@ -469,10 +486,9 @@ def start_without_looking_at_the_clock(patch: Patch) -> None:
 
 
 @mutant
+@shown_by(faults.cut_connections)
 def running_jobs_do_not_beat(patch: Patch) -> None:
     """Heartbeats name only the jobs that have not begun."""
-    from objq.worker.holdings import Stage
-
     def waiting(self: Any) -> tuple[str, ...]:
         return tuple(t for t, held in self._held.items() if held.stage is Stage.WAITING)
 
@@ -484,6 +500,7 @@ def running_jobs_do_not_beat(patch: Patch) -> None:
 
 
 @mutant
+@shown_by(faults.pause_broker)
 def deposed_broker_keeps_committing(patch: Patch) -> None:
     """A broker does not look who leads."""
     patch(batch.Group, "require_leadership", lambda self, document: None)
@@ -510,6 +527,7 @@ def epoch_stands_still(patch: Patch) -> None:
 
 
 @mutant
+@shown_by(faults.block_path)
 def take_over_without_a_challenge(patch: Patch) -> None:
     """A standby that cannot reach the leader takes the lead."""
 
@@ -520,6 +538,7 @@ def take_over_without_a_challenge(patch: Patch) -> None:
 
 
 @mutant
+@shown_by(faults.block_path)
 def challenge_not_answered(patch: Patch) -> None:
     """A leader's commit leaves the challenge where it is."""
     seal = codec.seal
@@ -531,52 +550,34 @@ def challenge_not_answered(patch: Patch) -> None:
 
 
 @mutant
+@shown_by(faults.pause_broker, faults.change_weather)
 def id_used_again_after_a_lost_race(patch: Patch) -> None:
     """A broker leads again under an id that another has deposed."""
-    decide = standby.Standby._decide
+    lead = standby.Standby._lead
 
-    async def same_id(self: Any) -> Any:
-        before = self._election.broker_id
-        lead = await decide(self)
-        if lead is None:
-            self._election.broker_id = before
-        return lead
+    async def same_id(self: Any, header: Any) -> Any:
+        self._tried = False
+        return await lead(self, header)
 
-    patch(standby.Standby, "_decide", same_id)
+    patch(standby.Standby, "_lead", same_id)
 
 
 @mutant
+@shown_by(faults.pause_broker)
 def step_down_clears_any_broker(patch: Patch) -> None:
-    """A broker that stops late ends the leadership of its successor."""
-    from objq.broker import broker
-
-    def anyone(document: Any, broker_id: str) -> bool:
-        document.broker = None
-        document.dirty = True
-        return True
-
-    async def step_down(self: Any) -> None:
-        self._leader.end()
-        await self._committer.transact(lambda document: anyone(document, self.id))
-
-    async def serve(self: Any, *args: Any) -> None:
-        pass
-
+    """A broker that has lost its leadership ends that of its successor."""
     be_deposed = Broker._be_deposed
+
+    def clear(document: Any) -> bool:
+        document.broker = None
+        return True
 
     def spiteful(self: Any, error: Any) -> None:
         be_deposed(self, error)
-        task = asyncio.ensure_future(
-            self._committer.transact(lambda document: anyone(document, self.id))
-        )
+        task = asyncio.ensure_future(self._committer.transact(clear))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    assert broker
-    patch(Broker, "_step_down", step_down)
     patch(Broker, "_be_deposed", spiteful)
-
-
-assert Ids
 
 
 def main() -> int:

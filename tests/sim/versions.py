@@ -191,7 +191,7 @@ class Walk:
     def _check_take_over(self, version: Version, before: File, was: ops.BrokerInfo) -> None:
         owner = self._owners.get(was.id)
         sent_at = version.sent_at
-        if owner is None or (owner.died_at is not None and owner.died_at <= sent_at):
+        if owner is None or owner is version.by or (owner.died_at is not None and owner.died_at <= sent_at):
             return
         ttl_s = before.settings.broker_ttl_s
         if before.challenge is None:

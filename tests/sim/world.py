@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from msgspec import Raw
@@ -36,7 +36,8 @@ END_STATES: Final = frozenset({"succeeded", "dead", "cancelled"})
 class World:
     """Make it from a seed, `run` it, and give it to the checker."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, kinds: Sequence[faults.Fault] | None = None) -> None:
+        """`kinds`: what befalls it, instead of what the seed would choose."""
         self.seed = seed
         self.rng = random.Random(f"{seed}/world")
         self.timeline = Timeline()
@@ -63,7 +64,8 @@ class World:
         )
         self._populate()
         count = self.rng.randint(0, 5)
-        self.kinds = self.rng.sample(faults.KINDS, count)
+        drawn = self.rng.sample(faults.KINDS, count)
+        self.kinds = list(kinds) if kinds is not None else drawn
         self.severity = self.rng.choice((0.0, 0.1, 0.3))
         self.fault_every_s = timeout_s * self.rng.choice((0.15, 0.4))
 
@@ -258,9 +260,7 @@ class World:
         timeout_s = self.options.heartbeat_timeout_s
         self.timeline.run(self.healed_at + timeout_s)
         if self.operates:
-            for queue in QUEUES:
-                op = ops.Resume(request="", queue=queue)
-                core.process.start(core._operated(op, (queue,)), "resumes")
+            core.process.start(core.resume_all(), "resumes")
         core.process.start(core.push(2), "last push")
         limit = self.healed_at + 12 * timeout_s + 90
         if not self.timeline.run(limit, self._all_done):
@@ -323,11 +323,11 @@ def _summary(version: Any) -> str:
     return f" (seq {document.seq}, epoch {document.epoch}, {leader}{asked}): {jobs}"
 
 
-def run_world(seed: int) -> World:
+def run_world(seed: int, kinds: Sequence[faults.Fault] | None = None) -> World:
     """Return the world of a seed at its end."""
     gc.disable()  # its moment would depend on what ran before
     try:
-        world = World(seed)
+        world = World(seed, kinds)
         world.run()
     finally:
         gc.enable()
