@@ -23,7 +23,7 @@ def run_all(stack: Stack, jobs: int) -> None:
         assert stack.terminate(name) == 0, stack.logs()
 
 
-@pytest.mark.parametrize("store", ["file", "ministack", "seaweedfs"])
+@pytest.mark.parametrize("store", ["file", "ministack", "seaweedfs", "azurite", "fake_gcs"])
 def test_a_thousand_jobs_run_once_each(
     store: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

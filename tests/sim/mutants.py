@@ -78,11 +78,12 @@ def caught_by(name: str, most: int = MOST_SEEDS) -> tuple[int, str] | None:
     from tests.sim.checker import check
     from tests.sim.world import run_world
 
-    with applied(name):
-        for seed in range(BASE, BASE + most):
+    for seed in range(BASE, BASE + most):
+        with applied(name):
             problems = check(run_world(seed, WHERE.get(name))).problems
-            if problems:
-                return seed, problems[0]
+        # What the code does without the mutant is not the mutant's doing.
+        if problems and not check(run_world(seed, WHERE.get(name))).problems:
+            return seed, problems[0]
     return None
 
 
@@ -114,14 +115,14 @@ def seq_stands_still(patch: Patch) -> None:
 
 @mutant
 def retry_with_different_bytes(patch: Patch) -> None:
-    """After a lost reply the version is made anew, under another commit id."""
+    """After a lost reply the version is made anew."""
     put = commit.Committer._put
 
     async def resealed(self: Any, data: bytes, expect: Any) -> Any:
-        if getattr(self, "_tried", None) == expect and b'"commit":"' in data:
-            header, rest = data.split(b'"commit":"', 1)
-            data = header + b'"commit":"' + self._ids.token().encode() + rest[16:]
-        self._tried = expect
+        if getattr(self, "_sent_to", None) == expect:
+            now = self._clock.wall_ms()
+            data = codec.seal(self._document, self._ids.token(), now, leading=True)
+        self._sent_to = expect
         return await put(self, data, expect)
 
     patch(commit.Committer, "_put", resealed)
@@ -272,7 +273,7 @@ def answer_dropped_at_the_deadline(patch: Patch) -> None:
 
 
 @mutant
-@shown_by(faults.pause_broker, faults.block_path)
+@shown_by(faults.cut_store_of_broker)
 def reads_go_back_in_time(patch: Patch) -> None:
     """A session hands out whatever a broker says."""
     patch(Session, "_is_behind", lambda self, ticket, answer: False)
@@ -365,17 +366,15 @@ def ready_before_its_time(patch: Patch) -> None:
 
 @mutant
 @shown_by(faults.crash_worker, faults.pause_worker)
-def unstarted_grant_burns_the_job(patch: Patch) -> None:
-    """A grant that expires unstarted ends the job at once."""
+def unstarted_grant_burns_an_attempt(patch: Patch) -> None:
+    """A grant that expires unstarted counts as a start."""
     expire_one = ending._expire_one
 
     def harsh(document: Any, job: Any, context: Any) -> None:
         view = job.view()
-        if view.claim.started_at is None:
-            document.change(job, attempts=view.max_attempts, claim=msgspec.structs.replace(
-                view.claim, started_at=view.claim.claimed_at
-            ))
         expire_one(document, job, context)
+        if view.claim.started_at is None and job.state == "ready":
+            document.change(job, attempts=min(view.attempts + 1, view.max_attempts))
 
     patch(ending, "_expire_one", harsh)
 
@@ -550,7 +549,7 @@ def challenge_not_answered(patch: Patch) -> None:
 
 
 @mutant
-@shown_by(faults.pause_broker, faults.change_weather)
+@shown_by(faults.pause_broker, faults.crash_broker, faults.change_weather)
 def id_used_again_after_a_lost_race(patch: Patch) -> None:
     """A broker leads again under an id that another has deposed."""
     lead = standby.Standby._lead

@@ -282,8 +282,9 @@ class Walk:
             token.ended_at, token.outcome, token.version = version.at, attempt.outcome, index
             if attempt.outcome == "expired":
                 self._check_expiry(version, attempt)
-                if attempt.started_at is None and new.state == "dead":
-                    self.say("S10", version, f"{new.id} is dead, though its claim never started")
+                burnt = old is not None and new.claim is None and new.attempts > old.attempts
+                if attempt.started_at is None and (new.state == "dead" or burnt):
+                    self.say("S10", version, f"{new.id}: an unstarted claim burnt an attempt")
             elif attempt.token not in self._reported:
                 self.say("S5", version, f"{new.id}: its holder never said {attempt.outcome}")
         claim = new.claim

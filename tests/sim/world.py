@@ -216,8 +216,8 @@ class World:
                 self.network.unblock(*pair)
         self.core: dict[str, Actor] = {}
         for group in (self.brokers, self.workers, self.clients):
-            # The first worker takes from all queues, so it is of the core.
-            core = group[0] if group is self.workers else self.rng.choice(group)
+            # The first worker takes from all queues, and the last client may be a direct one.
+            core = self.rng.choice(group) if group is self.brokers else group[0]
             for actor in group:
                 if actor is core:
                     self.core[actor.kind] = actor
