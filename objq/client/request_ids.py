@@ -51,7 +51,7 @@ class RequestIds:
         if self._prefix is None or not request.startswith(f"{self._prefix}:"):
             return  # a newer one is in use already
         if self._seen_at <= self._prefix_seen_at:
-            self._seen_at = float("-inf")
+            self._seen_at, self._seq = float("-inf"), -1  # an older version may have been put back
         self._prefix, self._prefix_seen_at = None, float("-inf")
 
     def _is_recent(self, seen_at: float) -> bool:

@@ -36,7 +36,7 @@ from objq.clock import Clock
 from objq.conf import Options
 from objq.core import ops
 from objq.core.document import Document, Header
-from objq.errors import DocumentError, Invalid, ObjqError, Unavailable
+from objq.errors import DocumentError, ExpiredId, Invalid, ObjqError, Unavailable
 from objq.ids import Ids
 from objq.store.base import AsyncStore
 
@@ -106,6 +106,9 @@ class Session:
 
     async def call(self, op: ops.Op, timeout_s: float | None | UnsetType = UNSET) -> ops.Answer:
         """Return the answer to `op`; an empty `request` or `claim` id is drawn here.
+
+        An id that was drawn here is drawn again if it has expired and was not sent before; of one
+        that the caller gave it is told (ExpiredId), since it may have sent that itself (S7).
 
         `timeout_s`: seconds, by default `ENQUEUE_TIMEOUT` (for a claim, on top of its `wait`); None
         waits for ever and is for outcome reports only. Raises (S12) Rejected if the request was not
@@ -229,6 +232,8 @@ class Session:
             ticket.lost(copy)
             raise
         except ObjqError as error:
+            if isinstance(error, ExpiredId):
+                self._request_ids.abandon(ticket.id)
             return await self._refused(ticket, ticket.refuse(error), error)
         self._dialer.backoff.succeeded()
         if self._is_behind(ticket, answer):
@@ -240,7 +245,7 @@ class Session:
 
     async def _refused(self, ticket: Ticket, then: Next, error: ObjqError) -> Next:
         if then is Next.REDRAW:
-            self._request_ids.abandon(ticket.take_id())
+            ticket.give_id("")
         if then in (Next.WAIT, Next.REDRAW):
             await self._pause(error.retry_after_s or LEAST_PAUSE_S)
         return then

@@ -10,7 +10,8 @@ a copy                 without doubt                      in doubt
 is accepted            ok                                 ok (items refused for good, else unknown)
 is refused, final      Rejected                           Rejected
 is refused             Rejected                           Unknown
-`expired_id`           draw a new id and send that        Unknown
+`expired_id`           ours: draw a new id and send that  Unknown
+                       the caller's: Rejected
 `overloaded`           wait and repeat                    wait and repeat
 `not_broker`           repeat elsewhere                   repeat elsewhere
 `unavailable`,         in doubt from now on; repeat       repeat
@@ -80,6 +81,8 @@ class Ticket:
         self.answer: ops.Answer | None = None
         """What was accepted; the deadline may strike before the caller gets it."""
         self._open = 0
+        self._drawn = False
+        """The id was drawn here, so that another may be, of which no caller knows."""
         self._doubt: bool = getattr(op, "repeat", False)
 
     # --- the id ----------------------------------------------------------------------------------
@@ -91,19 +94,19 @@ class Ticket:
             return "claim"
         return "request" if hasattr(self.op, "request") else None
 
+    @property
+    def id(self) -> str:
+        """Return the request's id, or "" if it has none (yet)."""
+        return getattr(self.op, self.id_field) if self.id_field is not None else ""
+
     def needs_id(self) -> bool:
-        return self.id_field is not None and not getattr(self.op, self.id_field)
+        return self.id_field is not None and not self.id
 
     def give_id(self, request: str) -> None:
+        """Give it an id that was drawn for it; an empty one lets another be drawn."""
         assert self.id_field is not None
+        self._drawn = True
         self.op = msgspec.structs.replace(self.op, **{self.id_field: request})
-
-    def take_id(self) -> str:
-        """Take the id away, so that another is given; return the old one."""
-        assert self.id_field is not None
-        old: str = getattr(self.op, self.id_field)
-        self.give_id("")
-        return old
 
     # --- copies ----------------------------------------------------------------------------------
 
@@ -140,9 +143,12 @@ class Ticket:
             self._doubt = True
             return Next.RECHECK
         if isinstance(error, ExpiredId):
-            if not self._in_doubt() and self.id_field is not None:
+            if self._in_doubt():
+                why = "its id has expired, so what became of it is forgotten"
+                raise self.unknown(why) from error
+            if self._drawn:
                 return Next.REDRAW
-            raise self.unknown("its id has expired, so what became of it is forgotten") from error
+            raise error
         if not self._in_doubt() or isinstance(self.op, READS) or getattr(error, "final", False):
             raise error
         raise self.unknown(f"a repeat of it was refused ({error.message})") from error
@@ -172,13 +178,12 @@ class Ticket:
 
     def unknown(self, what: str) -> Unknown:
         name = ops.op_name(self.op)
-        request = getattr(self.op, self.id_field) if self.id_field else ""
-        called = f"{name} {request}" if request else name
+        called = f"{name} {self.id}" if self.id else name
         return Unknown(
             f"Whether this {called} was applied is not known: {what}. "
             "Repeating it with the same ids is safe.",
             ids=ids_of(self.op),
-            request=request or None,
+            request=self.id or None,
         )
 
     def _in_doubt(self) -> bool:

@@ -27,7 +27,7 @@ from objq.core.ops import (
     Running,
     Statistics,
 )
-from objq.core.requests import RequestMemory
+from objq.core.requests import Remembered, RequestMemory
 
 CLAIM_RESERVE_BYTES: Final = 256
 """Room kept per job for its claim, so that a full document can still be drained (S13)."""
@@ -232,6 +232,13 @@ class Document:
 
     def find(self, job_id: str) -> Job | None:
         return self.jobs.get(job_id) or self.dead.get(job_id) or self.finished.get(job_id)
+
+    def find_request(self, request: str) -> Remembered | None:
+        """Return what is remembered of a request that was applied; None if it was not (S7).
+
+        Raises Invalid, ExpiredId and Overloaded, as `RequestMemory.find` does.
+        """
+        return self.requests.find(request, self.seq, self.settings.max_clients)
 
     def views(self, ids: Iterable[str]) -> tuple[JobView | None, ...]:
         """Return each job as it is now, or None where there is no such job."""

@@ -151,7 +151,9 @@ def _expire_one(document: Document, job: Job, context: Context) -> None:
     if started and view.attempts >= view.max_attempts:
         _bury(document, job, context, "worker lost", view.attempts, history, claim.token)
         return
-    document.change(job, state="ready", claim=None, alone=not started, history=history)
+    document.change(
+        job, state="ready", claim=None, alone=claim.alone or not started, history=history
+    )
 
 
 def _bury(

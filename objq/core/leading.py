@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from objq.core import ops
 from objq.core.document import Document
+from objq.core.requests import RequestMemory
 
 
 def take_over(document: Document, broker: ops.BrokerInfo, settings: ops.DocumentSettings) -> None:
@@ -34,10 +35,13 @@ def adopt(document: Document, document_id: str) -> None:
     """Make what somebody restored a document of its own: a new id, epoch + 1, no broker (S14).
 
     By the new id every process that knew the old one goes on refusing it until it is restarted, so
-    that no request of the time that was lost can land in the time that is left.
+    that no request of the time that was lost can land in the time that is left. What the memory of
+    requests holds was drawn in that time, too: all of it is forgotten, so that a copy of an old
+    request is refused and nobody's new one is.
     """
     document.id = document_id
     document.epoch += 1
     document.broker = None
     document.challenge = None
+    document.requests = RequestMemory(document.seq, {})
     document.dirty = True

@@ -99,7 +99,7 @@ def resume(document: Document, op: ops.Resume, context: Context) -> ops.Answer:
 def _set_paused(
     document: Document, op: ops.Pause | ops.Resume, context: Context, *, paused: bool
 ) -> ops.Answer:
-    if document.requests.find(op.request, document.settings.max_clients) is not None:
+    if document.find_request(op.request) is not None:
         return ops.Answer()
     if paused:
         check_queue(document, op.queue)

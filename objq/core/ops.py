@@ -22,8 +22,9 @@ JobId = Annotated[str, Meta(min_length=1, max_length=63)]
 Token = Annotated[str, Meta(min_length=1, max_length=64)]
 ClaimId = Annotated[str, Meta(min_length=1, max_length=64)]
 RequestId = Annotated[str, Meta(max_length=80, pattern=r"^\d{1,19}-[A-Za-z0-9_-]{1,40}:\d{1,12}$")]
-QueueName = Annotated[str, Meta(min_length=1, max_length=64)]
-WorkerName = Annotated[str, Meta(max_length=64)]
+_PRINTABLE = r"^[^\x00-\x1f\x7f]*\Z"
+QueueName = Annotated[str, Meta(min_length=1, max_length=64, pattern=_PRINTABLE)]
+WorkerName = Annotated[str, Meta(max_length=64, pattern=_PRINTABLE)]
 Priority = Annotated[int, Meta(ge=-100, le=100)]
 Millis = Annotated[int, Meta(ge=0, le=253402300799999)]  # to the end of the year 9999
 

@@ -59,7 +59,7 @@ def once(
     `items`: for each item its job id and the step that applies it. A repeat runs no step: it is
     told per job what is there. Raises Invalid, ExpiredId or Overloaded for the whole request.
     """
-    kept = document.requests.find(op.request, document.settings.max_clients)
+    kept = document.find_request(op.request)
     if kept is not None:
         before = refused_items(kept, op.request)
         return ops.Outcomes(

@@ -54,11 +54,12 @@ class RequestMemory:
         self.forgotten = forgotten
         self.clients = dict(sorted(clients.items(), key=lambda item: item[1].used_at))
 
-    def find(self, request: str, max_clients: int) -> Remembered | None:
+    def find(self, request: str, seq: int, max_clients: int) -> Remembered | None:
         """Return what is kept of the request's prefix if this very number was applied.
 
-        Raises Invalid (no request id), ExpiredId (older than what is remembered) and Overloaded
-        (the request would bring a new prefix and there is no room for one).
+        `seq`: the document's own. A prefix with a higher one cannot have been drawn from it, and
+        would, once dropped, make it refuse everybody. Raises Invalid (no request id), ExpiredId
+        (not of the time that is remembered) and Overloaded (no room for another prefix).
         """
         key = parse_request(request)
         if key is None:
@@ -69,6 +70,11 @@ class RequestMemory:
                 raise ExpiredId(
                     f"request id {request} is older than what is remembered (seq "
                     f"{self.forgotten}); draw a new prefix from the current seq"
+                )
+            if key.seq > seq:
+                raise ExpiredId(
+                    f"Request id {request} was drawn from a seq that this document has not reached "
+                    f"(it is at {seq}): draw a new prefix from the current seq."
                 )
             if len(self.clients) >= max_clients:
                 raise Overloaded(

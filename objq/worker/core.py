@@ -49,7 +49,7 @@ EMPTY_PAUSE_S = 0.1
 
 
 class Worker:
-    """`settings` returns the document's settings, as the broker last told them."""
+    """`settings` returns the document's settings, as the broker last told them; `claim_id` draws."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Worker:
         settings: Callable[[], DocumentSettings],
         clock: Clock,
         ids: Ids,
-        claim_id: Callable[[], ClaimId] | None = None,
+        claim_id: Callable[[], ClaimId],
     ) -> None:
         self.options = options
         self.holdings = Holdings()
@@ -80,7 +80,7 @@ class Worker:
             worker=options.name,
             queues=options.queues,
             beat_timeout_s=beat_timeout_s,
-            claim_id=claim_id or ids.token,
+            claim_id=claim_id,
             trouble=trouble,
         )
         self._releases = Releases(

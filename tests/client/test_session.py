@@ -23,6 +23,8 @@ from objq.errors import (
     Unavailable,
     Unknown,
 )
+from objq.worker.calls import Trouble
+from objq.worker.claims import Claims
 from tests.client.fakes import FakeBroker, Socket, World
 from tests.virtual import virtual
 
@@ -459,6 +461,45 @@ async def test_caller_who_repeats_after_unknown_is_in_doubt_from_the_start() -> 
     with pytest.raises(Unknown):
         await world.client().push([world.job()], request="1-abc:1", repeat=True)
     assert len(pushes(broker)) == 1
+
+
+@virtual
+async def test_a_claim_that_has_expired_over_a_session_is_the_workers_to_draw_anew() -> None:
+    """The repeat that hurries a waiting claim has the id of the one that waits."""
+    world = World()
+    broker = world.broker().lead()
+
+    def handler(socket: Socket, number: int, op: ops.Op) -> ops.Answer | ObjqError | None:
+        return ExpiredId("too old") if len(claims()) == 1 else None
+
+    def claims() -> list[ops.TakeClaim]:
+        return [op for op in broker.ops if isinstance(op, ops.TakeClaim)]
+
+    broker.handler = handler
+    session = world.session()
+    await session.call(ops.Hello(client="c"), 1)  # a seq is known, from which to draw
+    taking = Claims(
+        session,
+        world.clock,
+        world.ids,
+        worker="w",
+        queues=("default",),
+        settings=lambda: session.settings,
+        claim_id=session.claim_id,
+        trouble=Trouble(),
+    )
+    async with asyncio.timeout(60):
+        work = asyncio.create_task(taking.take(1, 5.0))
+        while len(claims()) < 2:
+            await broker.heard.get()
+        hurry = asyncio.create_task(taking.hurry())
+        while len(claims()) < 3:
+            await broker.heard.get()
+    for task in (work, hurry):
+        task.cancel()
+    old, new, hurried = claims()
+    assert old.claim.partition(":")[0] != new.claim.partition(":")[0]
+    assert hurried.claim == new.claim
 
 
 # --- deadlines and overload ----------------------------------------------------------------------

@@ -63,9 +63,10 @@ def test_final_refusal(op: ops.Op) -> None:
 @pytest.mark.parametrize("op", CHANGES)
 def test_expired_id(op: ops.Op) -> None:
     ticket = Ticket(op)
+    ticket.give_id("1-a:1")
     ticket.issue()
     assert ticket.refuse(ExpiredId("x")) is Next.REDRAW
-    assert ticket.take_id() == "1-a:1"
+    ticket.give_id("")
     assert ticket.needs_id()
     ticket.give_id("2-b:1")
     assert not ticket.needs_id()
@@ -74,6 +75,14 @@ def test_expired_id(op: ops.Op) -> None:
     ticket.issue()
     with pytest.raises(Unknown):
         ticket.refuse(ExpiredId("x", final=True))
+
+
+@pytest.mark.parametrize("op", CHANGES)
+def test_expired_id_that_the_caller_gave_is_the_callers(op: ops.Op) -> None:
+    ticket = Ticket(op)
+    ticket.issue()
+    with pytest.raises(ExpiredId):
+        ticket.refuse(ExpiredId("x"))
 
 
 def test_expired_id_beside_another_copy_under_way() -> None:

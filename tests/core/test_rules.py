@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -36,6 +37,7 @@ def test_a_push_of_a_forgotten_prefix_is_refused_and_never_doubles() -> None:
     world.push("j", request="1-client:1")
     world.complete(world.take("1-worker:1"))
     world.pass_ms(121_000)
+    world.document.seq = 7
     world.push("k", request="7-other:1")
     world.pass_ms(0)
     assert world.document.requests.forgotten == 1
@@ -362,3 +364,30 @@ def test_a_claim_is_granted_no_more_bytes_than_an_answer_should_have() -> None:
     world.push(*(f"j{n}" for n in range(5)), args=b'["%s"]' % (b"x" * 900_000))
     assert len(world.claim("c", 5)) == 2
     assert len(world.claim("d", 5)) == 2
+
+
+def test_a_request_id_from_a_seq_that_was_never_reached_cannot_shut_everybody_out() -> None:
+    world = World(dedupe_window_s=1.0)
+    with pytest.raises(ExpiredId, match="has not reached"):
+        world.push("j", request="9000000000000000000-evil:1")
+    world.reload()
+    world.pass_ms(10_000)
+    (item,) = world.push("j", request=f"{world.document.seq}-client:1").items
+    assert item.error is None
+
+
+def test_a_job_that_kills_worker_after_worker_is_granted_alone_until_it_is_dead() -> None:
+    world = World()
+    world.push("poison", max_attempts=3)
+    world.expire(world.take("1-w:1"))
+    for attempt in (1, 2, 3):
+        (grant,) = world.claim(f"1-v:{attempt}")
+        assert (grant.alone, grant.attempt) == (True, attempt)
+        world.expire(grant.token)
+    assert world.state("poison") == "dead"
+
+
+@pytest.mark.parametrize("name", ["", "a\x00", "a\n", "\x7f", "n" * 65])
+def test_a_queue_name_that_no_page_could_show_is_refused(name: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"id": "j", "task": "t", "queue": name}, ops.NewJob)

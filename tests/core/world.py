@@ -18,6 +18,7 @@ class World:
     def __init__(self, **settings: Any) -> None:
         self.now = START_MS
         self.document = Document.new("doc", DocumentSettings(**settings), self.now)
+        self.document.seq = 1  # as if it had been written once: request ids name a seq
         self._tokens = itertools.count(1)
         self._requests = itertools.count(1)
         self.prefix = "1-client"

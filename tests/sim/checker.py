@@ -128,10 +128,17 @@ def _check_runs(world: World, walk: Walk) -> list[str]:
     for job_id, runs in by_job.items():
         if len(runs) < 2:
             continue
-        most = world.jobs[job_id].max_attempts * 2 * (1 + walk.retried.get(job_id, 0))
-        released = sum(walk.tokens[r.token].outcome == "released" for r in runs if r.token in walk.tokens)
-        if len(runs) - released > most:
-            problems.append(f"S10: {job_id} ran {len(runs)} times")
+        # What ended unheard of, or was handed back, counts as no attempt.
+        most = world.jobs[job_id].max_attempts * (1 + walk.retried.get(job_id, 0))
+        counted = [
+            token
+            for run in runs
+            if (token := walk.tokens.get(run.token)) is not None
+            and token.outcome != "released"
+            and (token.outcome != "expired" or token.started)
+        ]
+        if len(counted) > most:
+            problems.append(f"S10: {job_id} ran {len(counted)} times")
         problems.extend(_check_again(world, walk, runs))
     return problems
 

@@ -55,6 +55,7 @@ class Token(Struct):
     granted_at: float
     ended_at: float = float("inf")
     outcome: str = "live"
+    started: bool = False
     version: int = 0
 
 
@@ -280,6 +281,7 @@ class Walk:
                 self.say("S6", version, f"{new.id}: a claim ended that was not live")
                 continue
             token.ended_at, token.outcome, token.version = version.at, attempt.outcome, index
+            token.started = attempt.started_at is not None
             if attempt.outcome == "expired":
                 self._check_expiry(version, attempt)
                 burnt = old is not None and new.claim is None and new.attempts > old.attempts

@@ -36,13 +36,15 @@ class World:
         self.broker = FakeBroker(jobs)
         self.executor = FakeExecutor(self.broker.notify)
         given = {"slots": 2, "prefetch": 2, "shutdown_grace_s": 30.0, **options}
+        ids = Ids(random.Random(1))
         self.worker = Worker(
             self.broker,
             self.executor,
             WorkerOptions(name="w", queues=("default",), **given),
             settings=lambda: DocumentSettings(heartbeat_timeout_s=T_S, max_result_bytes=1000),
             clock=VirtualClock(),
-            ids=Ids(random.Random(1)),
+            ids=ids,
+            claim_id=ids.token,
         )
         self.running: asyncio.Task[Ending]
 
