@@ -110,12 +110,13 @@ def _release_one(document: Document, token: str, context: Context) -> ItemOutcom
     if job.cancel_requested:
         return _end_cancelled(document, job, context, "released")
     view = job.view()
-    started = view.claim is not None and view.claim.started_at is not None
+    claim = cast(ops.Claim, view.claim)
     document.change(
         job,
         state="ready",
         claim=None,
-        attempts=view.attempts - started,
+        attempts=view.attempts - (claim.started_at is not None),
+        alone=claim.alone,  # handing it back has not cleared it of the suspicion
         history=_history(document, view, context, "released"),
     )
     return ItemOutcome(id=job.id, token=token, state=job.state)

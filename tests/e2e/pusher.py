@@ -1,7 +1,7 @@
-"""A web process in small: 20 threads enqueue through `django.tasks`, then read every result back.
+"""A web process in small: threads enqueue through `django.tasks`, then read every result back.
 
-`python -m tests.e2e.pusher COUNT` prints one JSON object: the ids, the results, how many calls
-raised, and the longest that one call took (seconds).
+`python -m tests.e2e.pusher COUNT CLIENTS` prints one JSON object: the ids, the results, the calls
+that raised, and the longest that one call took (seconds).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 import django
 
-CLIENTS = 20
+READERS = 20
 RESULT_TIMEOUT_S = 120.0
 POLL_S = 0.1
 
 
-def main(count: int) -> None:
+def main(count: int, clients: int) -> None:
     django.setup()
     from tests.e2e.tasks import record  # needs the settings
 
@@ -46,9 +46,10 @@ def main(count: int) -> None:
             time.sleep(POLL_S)  # django.tasks offers no event to wait for
         return f"still {result.status.name}"
 
-    with ThreadPoolExecutor(CLIENTS) as pool:
+    with ThreadPoolExecutor(clients) as pool:
         results = list(pool.map(push, range(count)))
         print("pushed", file=sys.stderr, flush=True)
+    with ThreadPoolExecutor(READERS) as pool:
         values = list(pool.map(lambda result: result and wait(result), results))
     report = {
         "ids": [result.id for result in results if result],
@@ -60,4 +61,4 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

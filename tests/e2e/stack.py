@@ -19,6 +19,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0
+CLIENTS = 20
+"""Threads of a pusher that enqueue at the same time."""
+
 POLL_S = 0.05
 
 
@@ -75,10 +78,12 @@ class Stack:
     def worker(self, name: str, *arguments: str) -> None:
         self.start(name, "-m", "django", "objq_worker", "--concurrency", "4", *arguments)
 
-    def push(self, count: int, timeout_s: float = 300.0) -> dict[str, Any]:
+    def push(
+        self, count: int, clients: int = CLIENTS, timeout_s: float = 300.0
+    ) -> dict[str, Any]:
         """Run a pusher to its end and return its report."""
         done = subprocess.run(  # our own commands
-            [sys.executable, "-m", "tests.e2e.pusher", str(count)],
+            [sys.executable, "-m", "tests.e2e.pusher", str(count), str(clients)],
             env=self.environment(),
             cwd=ROOT,
             capture_output=True,

@@ -220,6 +220,8 @@ class ClientActor(Actor):
         world.history.pushed.append(asked)
         for _ in range(rng.choice((1, 1, 2, 4))):
             error = await self._call(asked)
+            if error is None and rng.random() < 0.3:
+                await self._read()  # what it has just been told must not be gone (S11)
             if not isinstance(error, Unknown) or not error.request or world.is_healing:
                 return
             await asyncio.sleep(rng.expovariate(1))

@@ -58,9 +58,7 @@ def check(world: World) -> Verdict:
     )
 
 
-def _check_ack(
-    asked: Asked, job_id: str, first: tuple[float, int] | None, walk: Walk
-) -> list[str]:
+def _check_ack(asked: Asked, job_id: str, first: tuple[float, int] | None, walk: Walk) -> list[str]:
     if first is None:
         walk.lost.add(job_id)
         return [f"S1: {job_id} was acked at {asked.ended} and is in no version"]

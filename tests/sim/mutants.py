@@ -421,7 +421,9 @@ def wall_clock_for_expiry(patch: Patch) -> None:
     """Silence is measured by a clock that may step."""
     init = leader.Leader.__init__
 
-    def by_the_wall(self: Any, committer: Any, document: Any, clock: Any, *args: Any, **kw: Any) -> None:
+    def by_the_wall(
+        self: Any, committer: Any, document: Any, clock: Any, *args: Any, **kw: Any
+    ) -> None:
         init(self, committer, document, clock, *args, **kw)
         own = self._leases
         silent, hear = own.silent, own.hear
@@ -488,6 +490,7 @@ def start_without_looking_at_the_clock(patch: Patch) -> None:
 @shown_by(faults.cut_connections)
 def running_jobs_do_not_beat(patch: Patch) -> None:
     """Heartbeats name only the jobs that have not begun."""
+
     def waiting(self: Any) -> tuple[str, ...]:
         return tuple(t for t, held in self._held.items() if held.stage is Stage.WAITING)
 
@@ -546,19 +549,6 @@ def challenge_not_answered(patch: Patch) -> None:
         "seal",
         lambda document, commit_id, now, *, leading: seal(document, commit_id, now, leading=False),
     )
-
-
-@mutant
-@shown_by(faults.pause_broker, faults.crash_broker, faults.change_weather)
-def id_used_again_after_a_lost_race(patch: Patch) -> None:
-    """A broker leads again under an id that another has deposed."""
-    lead = standby.Standby._lead
-
-    async def same_id(self: Any, header: Any) -> Any:
-        self._tried = False
-        return await lead(self, header)
-
-    patch(standby.Standby, "_lead", same_id)
 
 
 @mutant

@@ -192,7 +192,11 @@ class Walk:
     def _check_take_over(self, version: Version, before: File, was: ops.BrokerInfo) -> None:
         owner = self._owners.get(was.id)
         sent_at = version.sent_at
-        if owner is None or owner is version.by or (owner.died_at is not None and owner.died_at <= sent_at):
+        if (
+            owner is None
+            or owner is version.by
+            or (owner.died_at is not None and owner.died_at <= sent_at)
+        ):
             return
         ttl_s = before.settings.broker_ttl_s
         if before.challenge is None:
@@ -268,9 +272,7 @@ class Walk:
         if new.state == "dead" and new.attempts < new.max_attempts:
             self.say("S10", version, f"{new.id} is dead after {new.attempts} attempts")
 
-    def _note_claims(
-        self, version: Version, old: JobView | None, new: JobView, index: int
-    ) -> bool:
+    def _note_claims(self, version: Version, old: JobView | None, new: JobView, index: int) -> bool:
         """Note which claims ended and began; return whether one was granted."""
         known = {attempt.token for attempt in old.history} if old is not None else set()
         for attempt in new.history:

@@ -172,7 +172,9 @@ class World:
             ids = ", ".join(text[-4:] for text in asked.ids)
             told.append((asked.began, f"{asked.by.name} asks {name} {request} {ids}"))
             if asked.ended is not None:
-                told.append((asked.ended, f"{asked.by.name}: {name} {ids} {set(asked.told.values())}"))
+                told.append(
+                    (asked.ended, f"{asked.by.name}: {name} {ids} {set(asked.told.values())}")
+                )
         told.sort(key=lambda item: item[0])
         return [f"{at:8.2f} {text}" for at, text in told]
 
