@@ -22,6 +22,7 @@ from objq.compat import (
     task_enqueued,
 )
 from objq.conf import Options
+from objq.core import ops
 from objq.core.ops import NewJob
 from objq.errors import Unknown
 from objq.ids import Ids
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-MAX_ID: Final = 63
-MAX_PATH: Final = 256
-MAX_QUEUE_NAME: Final = 64
 
 _ids: Final = Ids()
 
@@ -81,10 +78,10 @@ class ObjqBackend(BaseTaskBackend):
 
     def validate_task(self, task: Task[..., Any]) -> None:
         super().validate_task(task)
-        if len(task.module_path) > MAX_PATH:
-            raise InvalidTask(f"The task's path has more than {MAX_PATH} characters.")
-        if not 1 <= len(task.queue_name) <= MAX_QUEUE_NAME:
-            raise InvalidTask(f"A queue's name has 1 to {MAX_QUEUE_NAME} characters.")
+        if len(task.module_path) > ops.MAX_TASK:
+            raise InvalidTask(f"The task's path has more than {ops.MAX_TASK} characters.")
+        if not 1 <= len(task.queue_name) <= ops.MAX_NAME:
+            raise InvalidTask(f"A queue's name has 1 to {ops.MAX_NAME} characters.")
 
     def enqueue(
         self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -180,5 +177,5 @@ def _not_before_ms(task: Task[..., Any]) -> int | None:
 
 
 def _check_id(result_id: object) -> None:
-    if not isinstance(result_id, str) or not 1 <= len(result_id) <= MAX_ID:
+    if not isinstance(result_id, str) or not 1 <= len(result_id) <= ops.MAX_JOB_ID:
         raise TaskResultDoesNotExist(result_id)

@@ -28,9 +28,9 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - the name that Django gives it
 from django.core.files.storage import InMemoryStorage, storages
 
-from objq.backend import MAX_QUEUE_NAME
 from objq.compat import NATIVE
 from objq.conf import Options, backend_aliases
+from objq.core.ops import MAX_NAME
 from objq.errors import ConfigurationError
 from objq.optionrules import did_you_mean, find_problems
 from objq.store.open import open_store
@@ -98,9 +98,9 @@ def _check_queues(where: str, queues: object, options: Options) -> Iterator[Chec
         yield Error(f"{where}: QUEUES is {queues!r}, not a list.", hint=hint, id="objq.E010")
         return
     for name in queues:
-        if not isinstance(name, str) or not 1 <= len(name) <= MAX_QUEUE_NAME:
+        if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME:
             message = f"{where}: {name!r} in QUEUES is not a queue name."
-            hint = f"A name is text of 1 to {MAX_QUEUE_NAME} characters."
+            hint = f"A name is text of 1 to {MAX_NAME} characters."
             yield Error(message, hint=hint, id="objq.E010")
     if len(queues) > options.max_queues:
         message = f"{where}: QUEUES has {len(queues)} names, MAX_QUEUES is {options.max_queues}."

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal
 
-from objq.core.ops import DocumentSettings
+from objq.core.ops import MAX_ATTEMPTS, MAX_RECORD_BYTES, DocumentSettings
 from objq.errors import ConfigurationError
 
 BACKEND: Final = "objq.backend.ObjqBackend"
@@ -19,8 +19,6 @@ KIB: Final = 1024
 HOUR_S: Final = 3600.0
 DAY_S: Final = 24 * HOUR_S
 CENTURY_S: Final = 36_525 * DAY_S
-RECORD_BYTES: Final = 900_000
-"""The most that one job or result may be allowed: a frame of the wire, less what is around it."""
 
 
 def _seconds(default: float, low: float, high: float) -> float:
@@ -56,7 +54,7 @@ class Options:
     broker_ttl_s: float = _seconds(10.0, 0.1, HOUR_S)
     enqueue_timeout_s: float = _seconds(10.0, 0.1, HOUR_S)
     shutdown_grace_s: float = _seconds(30.0, 0.0, DAY_S)
-    max_attempts: int = _count(3, 1, 100)
+    max_attempts: int = _count(3, 1, MAX_ATTEMPTS)
     dedupe_window_s: float = _seconds(120.0, 1.0, DAY_S)
     result_ttl_s: float = _seconds(DAY_S, 0.0, CENTURY_S)
     max_finished: int = _count(10_000, 0)
@@ -64,9 +62,9 @@ class Options:
     max_dead: int = _count(10_000, 1)
     max_jobs: int = _count(1_000_000, 1)
     max_bytes: int = _count(64 * 1024 * KIB, 64 * KIB)
-    max_job_bytes: int = _count(256 * KIB, KIB, RECORD_BYTES)
-    max_result_bytes: int = _count(64 * KIB, 0, RECORD_BYTES)
-    max_error_bytes: int = _count(16 * KIB, KIB, RECORD_BYTES // 2)
+    max_job_bytes: int = _count(256 * KIB, KIB, MAX_RECORD_BYTES)
+    max_result_bytes: int = _count(64 * KIB, 0, MAX_RECORD_BYTES)
+    max_error_bytes: int = _count(16 * KIB, KIB, MAX_RECORD_BYTES // 2)
     max_queues: int = _count(100, 1, 10_000)
     max_clients: int = _count(10_000, 1)
     compress_above: int = _count(256 * KIB, 0)

@@ -70,8 +70,6 @@ CLOSE_CODES: Final[dict[type[ObjqError], int]] = {
     NotBroker: 4410,
 }
 
-_NEVER_SHED = (ops.Hello, ops.Heartbeat, ops.Complete, ops.Fail, ops.Release)
-
 OK: Final = "ok"
 BEHIND: Final = "objq.behind"
 """The ASGI extension by which a server tells whether the peer leaves what it was sent unread."""
@@ -235,7 +233,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
         count, size_bytes = len(self._waiting), self._waiting_bytes
         if count < SOFT_REQUESTS and size_bytes < SOFT_BYTES:
             return
-        if not isinstance(op, _NEVER_SHED):
+        if not isinstance(op, ops.NEVER_SHED):
             raise Overloaded(
                 f"{count:,} requests ({size_bytes:,} bytes) wait on this socket already.",
                 retry_after_s=RETRY_AFTER_S,

@@ -172,6 +172,18 @@ class ForeignDocument(DocumentError):
     """Another document's id, or one that went back in time, where ours is expected."""
 
 
+class Vanished(ForeignDocument):
+    """There was a document, and there is none any more."""
+
+
+class WentBack(ForeignDocument):
+    """The document is an older version than one that was seen before."""
+
+
+class Forked(ForeignDocument):
+    """The document is another version than the one that was seen under the same seq."""
+
+
 # How an attempt ended, by the path under which the document and Django's `TaskError` name it. Only
 # `TaskTimeout` is ever raised; none is an answer to a caller.
 

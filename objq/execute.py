@@ -34,7 +34,7 @@ from objq.compat import (
     task_finished,
     task_started,
 )
-from objq.core.ops import Completion, Failure, Grant, WorkerName
+from objq.core.ops import MAX_RETRY_AFTER_S, Completion, Failure, Grant, WorkerName
 from objq.errors import TaskCancelled, TaskTimeout
 from objq.worker import taskloop
 from objq.worker.context import JobContext
@@ -45,8 +45,6 @@ from objq.worker.taskloop import AsyncCall, TaskLoop
 logger = logging.getLogger("objq.worker")
 
 OWN_FILES: Final = (__file__, taskloop.__file__)
-
-LONGEST_BACKOFF_S: Final = 31_536_000.0
 
 
 class Execution:
@@ -210,7 +208,7 @@ class Execution:
                 extra={"event": "backoff_failed", "job": self._grant.id, "task": self._grant.task},
             )
             return UNSET
-        return min(max(seconds, 0.0), LONGEST_BACKOFF_S) if math.isfinite(seconds) else UNSET
+        return min(max(seconds, 0.0), MAX_RETRY_AFTER_S) if math.isfinite(seconds) else UNSET
 
     def _finished(self) -> None:
         if not (

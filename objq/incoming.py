@@ -69,6 +69,8 @@ def decode_frame(frame: str | bytes, max_bytes: int = MAX_FRAME_BYTES) -> list[I
         messages = split(data)
     except _MALFORMED as error:
         return [_refusal(None, Invalid(f"The frame is not JSON: {error}."), len(data))]
+    if not messages:
+        return [_refusal(None, Invalid("The frame is an empty array: it asks for nothing."))]
     if len(messages) > MAX_FRAME_MESSAGES:
         text = (
             f"A frame has at most {MAX_FRAME_MESSAGES:,} messages; this one has {len(messages):,}."

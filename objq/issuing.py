@@ -7,16 +7,18 @@ from typing import Final, NamedTuple
 from objq.client.reading import document_reader
 from objq.core.ops import BrokerInfo
 from objq.errors import ConfigurationError
-from objq.tokens import ROLES, Role, make_token
+from objq.tokens import ALLOWED, ROLES, Role, make_token
 
 LONGEST_TTL_S: Final = 3_650 * 86_400.0
 
-ALLOWS: Final[dict[Role, str]] = {
-    "push": "push and get",
-    "work": "the same, and claim, heartbeat, complete, fail and release",
-    "read": "get, list, stats, workers, history and watch",
-    "manage": "everything",
-}
+
+def allowed_to(role: Role) -> str:
+    """Return what a role may do, in words."""
+    allowed = ALLOWED[role]
+    if allowed is None:
+        return "everything"
+    *names, last = allowed
+    return f"{', '.join(names)} and {last}"
 
 
 class Issued(NamedTuple):
@@ -34,7 +36,7 @@ def issue_token(alias: str, role: str | None, ttl_s: float | None) -> Issued:
     reading the document.
     """
     if role not in ROLES:
-        there = "\n".join(f"  {name:<7} {allowed}" for name, allowed in ALLOWS.items())
+        there = "\n".join(f"  {name:<7} {allowed_to(name)}" for name in ROLES)
         said = "Give the token a role" if role is None else f"There is no role {role!r}"
         raise ConfigurationError(f"{said}, with --role:\n{there}")
     if ttl_s is None:

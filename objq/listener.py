@@ -18,6 +18,7 @@ import daphne.server  # first: Twisted's reactor depends on the order of imports
 from daphne.http_protocol import HTTPFactory
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 from twisted.internet import reactor
+from twisted.web.http import HTTPChannel
 
 from objq.consumer import BEHIND
 
@@ -27,7 +28,15 @@ PING_INTERVAL_S: Final = 20.0
 PING_TIMEOUT_S: Final = 30.0
 """A peer that does not answer a ping for so long is dropped; so is one that never reads."""
 
+REQUEST_TIMEOUT_S: Final = 10.0
+"""From the connection to the end of its request's head, and as long for the answer to be taken."""
+
 HANDSHAKE_TIMEOUT_S: Final = 10.0
+
+NO_BODY: Final = (
+    b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\n"
+    b"Content-Type: text/plain\r\n\r\nRequests have no body here.\n"
+)
 
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """A longer message is not read: the socket is closed with 1009. One that is over the wire's own,
@@ -91,6 +100,44 @@ class SocketFactory(WebSocketFactory):  # type: ignore[misc]  # no types
     protocol = Socket
 
 
+class Channel(HTTPChannel):
+    """A connection that makes one request, without a body, or becomes a websocket.
+
+    Whoever has no token yet has little to spend here: nothing that it sends is stored, and what
+    comes in drips wins it no time.
+    """
+
+    def resetTimeout(self) -> None:
+        """Let the time run on, whatever comes in."""
+
+    def timeoutConnection(self) -> None:
+        self.transport.abortConnection()
+
+    def allHeadersReceived(self) -> None:
+        if self.length != 0:  # None: it comes in chunks
+            self.transport.write(NO_BODY)
+            self.loseConnection()
+            return
+        super().allHeadersReceived()
+
+    def rawDataReceived(self, data: bytes) -> None:
+        if self._handlingRequest:
+            super().rawDataReceived(data)
+        # Otherwise it is of a body that was refused.
+
+    def checkPersistence(self, request: Any, version: bytes) -> bool:
+        request.responseHeaders.setRawHeaders(b"connection", [b"close"])
+        return False
+
+    def requestDone(self, request: Any) -> None:
+        self.setTimeout(REQUEST_TIMEOUT_S)
+        super().requestDone(request)
+
+
+class ChannelFactory(HTTPFactory):  # type: ignore[misc]  # no types
+    protocol = Channel
+
+
 class Listener(daphne.server.Server):  # type: ignore[misc]  # no types
     """Serve an ASGI application on a listening socket, until closed."""
 
@@ -110,7 +157,8 @@ class Listener(daphne.server.Server):  # type: ignore[misc]  # no types
 
     def listen(self, bound: socket.socket) -> None:
         """Accept connections on `bound`, which listens already and stays the caller's to close."""
-        self.http_factory = HTTPFactory(self)
+        self.http_factory = ChannelFactory(self)
+        self.http_factory.timeOut = REQUEST_TIMEOUT_S
         self.ws_factory = SocketFactory(self, server=self.server_name)
         self.ws_factory.setProtocolOptions(
             autoPingTimeout=self.ping_timeout,

@@ -27,6 +27,7 @@ from objq.broker.measures import Histogram, Measures
 from objq.broker.stats import CommitStats
 from objq.core import ops
 from objq.core.document import Document
+from objq.core.statistics import queue_stats
 from objq.sockets import Sockets
 
 UNREADABLE: Final = "unreadable"
@@ -153,7 +154,7 @@ def _jobs(document: Document, wall_ms: int) -> Iterator[Metric]:
         "objq_job_events", "What became of jobs since the document was made (its totals).",
         labels=["queue", "event"],
     )  # fmt: skip
-    for name, queue in document.queue_stats().items():
+    for name, queue in queue_stats(document).items():
         for state, count in document.counts.get(name, {}).items():
             jobs.add_metric([name, state], count)
         since = queue.oldest_ready_at

@@ -1,7 +1,8 @@
 """A broker and its port: the commit loop and daphne in one process, on one event loop.
 
 Order of the start: bind the port, so that a taken one is found before anything leads and port 0 has
-become a number; build the broker, which needs the address it advertises; serve; run.
+become a number; build the broker, which needs the address it advertises; serve; prepare, which is
+to wait for a store that cannot be asked yet; run.
 
 Order of the end: the broker first. It takes no new work, answers or hands back what it has, and
 clears its address in `queue.json`, while the port stays open: a standby that found it closed
@@ -16,8 +17,9 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, NoReturn, Protocol
 
 from objq.asgi import Application, Json
 from objq.asgi import Broker as ApplicationBroker
@@ -44,11 +46,18 @@ class Broker(ApplicationBroker, Protocol):
 
     async def run(self) -> None: ...
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> bool: ...
 
 
 MakeBroker = Callable[[Address], Broker]
 """Builds the broker for the address that was bound."""
+
+Prepare = Callable[[], Coroutine[Any, Any, None]]
+"""Waits until the broker may run, and raises if it never may. The port is served meanwhile."""
+
+
+async def _at_once() -> None:
+    """Prepare nothing."""
 
 
 # --- the server ----------------------------------------------------------------------------------
@@ -61,11 +70,12 @@ class Server:
     from the loop of the first.
     """
 
-    def __init__(self, make_broker: MakeBroker, bind: Address) -> None:
+    def __init__(self, make_broker: MakeBroker, bind: Address, prepare: Prepare = _at_once) -> None:
         self._make_broker = make_broker
+        self._prepare = prepare
         self._bind = bind
         self._running: asyncio.Task[None] | None = None
-        self._stopping: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[bool] | None = None
         self.address: Address = bind
         self.broker: Broker
         self.sockets: Sockets
@@ -82,25 +92,37 @@ class Server:
             self.broker.on_reset.append(self.sockets.reset)
             self._listener = listener_class(Application(self.broker, self.sockets))
             self._listener.listen(bound)  # which keeps a duplicate
-        self._running = asyncio.create_task(self.broker.run(), name="objq broker")
+        self._preparing = asyncio.create_task(self._prepare(), name="objq preparation")
+        self._running = asyncio.create_task(self._run(), name="objq broker")
+
+    async def _run(self) -> None:
+        await asyncio.wait({self._preparing})
+        if not self._preparing.cancelled():
+            await self._preparing  # raises what it ended with
+            await self.broker.run()
 
     async def wait(self) -> None:
         """Return when the broker has ended; raise what it ended with."""
         assert self._running is not None
         await asyncio.shield(self._running)
 
-    async def stop(self) -> None:
-        """Stop gracefully, in the order given above; bounded by the broker's `SHUTDOWN_GRACE`."""
+    async def stop(self) -> bool:
+        """Stop gracefully, in the order given above; bounded by the broker's `SHUTDOWN_GRACE`.
+
+        Return False if that was not time enough. A thread may then still wait for the store.
+        """
         if self._running is None:
-            return
+            return True
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(), name="objq stop")
-        await asyncio.shield(self._stopping)
+        return await asyncio.shield(self._stopping)
 
-    async def _stop(self) -> None:
+    async def _stop(self) -> bool:
         assert self._running is not None
+        self._preparing.cancel()
+        await asyncio.wait({self._preparing})
         try:
-            await self.broker.stop()
+            return await self.broker.stop()
         finally:
             await self._listener.close()
             self.sockets.going_away()
@@ -115,18 +137,21 @@ class Server:
 
 
 def serve(
-    make_broker: MakeBroker, bind: Address, announce: Callable[[str], Any] = lambda line: None
+    make_broker: MakeBroker,
+    bind: Address,
+    announce: Callable[[str], Any] = lambda line: None,
+    prepare: Prepare = _at_once,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT; return when it has stopped gracefully.
 
     `announce` is told in a line whenever it begins to lead or to stand by. A second signal ends the
-    process at once, with status 1. Raises what the broker ended with, and ConfigurationError if the
-    port cannot be had.
+    process at once, with status 1, and so does the end of `SHUTDOWN_GRACE`. Raises what the broker
+    or its preparation ended with, and ConfigurationError if the port cannot be had.
     """
     allow_many_sockets()
     loop = reactor_loop()
     asyncio.set_event_loop(loop)
-    loop.run_until_complete(_serve(Server(make_broker, bind), announce))
+    loop.run_until_complete(_serve(Server(make_broker, bind, prepare), announce))
 
 
 def allow_many_sockets() -> None:
@@ -144,8 +169,7 @@ async def _serve(server: Server, announce: Callable[[str], Any]) -> None:
     def on_signal() -> None:
         if asked.is_set():
             logger.warning("Ends at once: what was not answered has an unknown outcome.")
-            logging.shutdown()
-            os._exit(1)  # a write that hangs in a thread would hold up any other way out
+            _exit_at_once()
         asked.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -156,14 +180,24 @@ async def _serve(server: Server, announce: Callable[[str], Any]) -> None:
     sayer = asyncio.create_task(_announce(server.broker, announce), name="objq announce")
     try:
         await asyncio.wait({ended, stop, sayer}, return_when=asyncio.FIRST_COMPLETED)
-        await server.stop()
+        stopped = await server.stop()
         for died in (ended, sayer):
             if died.done():
                 await died  # raises what it died of
+        if not stopped:
+            _exit_at_once()
     finally:
         for task in (ended, stop, sayer):
             task.cancel()
         await asyncio.gather(ended, stop, sayer, return_exceptions=True)
+
+
+def _exit_at_once() -> NoReturn:
+    """End the process with status 1, whatever its threads still wait for."""
+    logging.shutdown()
+    with contextlib.suppress(OSError, ValueError):  # nobody may read it any more
+        sys.stdout.flush()
+    os._exit(1)
 
 
 async def _announce(broker: Broker, announce: Callable[[str], Any]) -> None:

@@ -26,6 +26,7 @@ from objq.compat import (
     TaskResult,
     task_backends,
 )
+from objq.core.ops import MAX_ATTEMPTS
 
 if TYPE_CHECKING:
     from objq.core.ops import NewJob
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 Backoff = Callable[[BaseException, "TaskResult[..., Any]"], float | None]
 """Called after a failed attempt; seconds until the next one, or None: no further attempt."""
 
-MAX_ATTEMPTS: Final = 100
 MAX_TIMEOUT_S: Final = 366 * 86_400.0
 
 CARRIED: Final = ("priority", "backend", "queue_name", "run_after", "takes_context", "max_attempts")

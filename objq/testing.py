@@ -38,6 +38,7 @@ from objq.core import ops
 from objq.core.document import Document
 from objq.core.listing import Listing
 from objq.core.rules import apply, tick
+from objq.core.statistics import statistics
 from objq.errors import Unsupported
 from objq.execute import Execution
 from objq.ids import Ids
@@ -63,6 +64,7 @@ class MemoryQueue:
         self._pushed: dict[str, None] = {}
         now = SYSTEM_CLOCK.wall_ms()
         self.document = Document.new(_ids.token(), options.document_settings(), now)
+        self.document.seq = 1  # as if it were written: request ids are drawn from a version
         self._listing = Listing()
 
     def call(self, op: ops.Op, timeout_s: object = UNSET) -> Any:
@@ -70,7 +72,7 @@ class MemoryQueue:
             if isinstance(op, ops.Get):
                 return ops.Jobs(jobs=self.document.views(op.ids))
             if isinstance(op, ops.Stats):
-                return self.document.statistics(lambda token: None)
+                return statistics(self.document, lambda token: None)
             if isinstance(op, ops.ListJobs):
                 return self._listing.page(self.document, op, lambda token: None)
             if isinstance(op, ops.Push):

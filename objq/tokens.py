@@ -25,15 +25,17 @@ SALT: Final = "objq.tokens.v1"
 
 MAX_TOKEN_CHARS: Final = 2_048
 
-_PUSH = frozenset({"hello", "push", "get"})
-_WORK = _PUSH | {"claim", "heartbeat", "complete", "fail", "release"}
-_READ = frozenset({"hello", "get", "list", "stats", "watch", "workers", "history"})
-_ALLOWED: Final[dict[Role, frozenset[str] | None]] = {
+_PUSH: Final = ("push", "get")
+_WORK: Final = (*_PUSH, "claim", "heartbeat", "complete", "fail", "release")
+_READ: Final = ("get", "list", "stats", "workers", "history", "watch")
+
+ALLOWED: Final[dict[Role, tuple[str, ...] | None]] = {
     "push": _PUSH,
     "work": _WORK,
     "read": _READ,
-    "manage": None,  # everything
+    "manage": None,
 }
+"""What each role may send beside `hello`, by the names on the wire; None: everything."""
 
 
 class Payload(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -45,8 +47,8 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 def role_allows(role: Role, op_name: str) -> bool:
     """Tell whether a role may send an operation, by its name on the wire."""
-    allowed = _ALLOWED[role]
-    return allowed is None or op_name in allowed
+    allowed = ALLOWED[role]
+    return allowed is None or op_name == "hello" or op_name in allowed
 
 
 def make_token(

@@ -15,7 +15,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 import objq
-from objq import conf
 from objq.errors import ConfigurationError, DocumentError, NoDocument, ObjqError
 from objq_dashboard.wording import NOTHING, age, moment, number, size, utc
 
@@ -72,16 +71,15 @@ def read(alias: str) -> Overview:
     """Ask the queue of a backend; never raises for a queue that cannot be asked, but says why."""
     try:
         stats = objq.connect(alias).stats(timeout_s=TIMEOUT_S)
-        timeout_s = conf.options_for(alias).heartbeat_timeout_s
     except ObjqError as error:
         return Overview(health=unreadable(error))
     now_ms = time.time_ns() // 1_000_000
     return Overview(
         known=True,
-        health=judge(stats, now_ms, timeout_s),
+        health=judge(stats, now_ms),
         broker=broker_rows(stats, now_ms),
         queues=tuple(queue_row(name, stats.queues[name], now_ms) for name in sorted(stats.queues)),
-        running=tuple(running_row(job, now_ms, timeout_s) for job in stats.running),
+        running=tuple(running_row(job, now_ms, stats.heartbeat_timeout_s) for job in stats.running),
     )
 
 
@@ -105,7 +103,7 @@ def unreadable(error: ObjqError) -> Health:
     )
 
 
-def judge(stats: Statistics, now_ms: int, timeout_s: float) -> Health:
+def judge(stats: Statistics, now_ms: int) -> Health:
     """Return the sentence for a queue that answered."""
     if stats.broker is None:
         return Health(
@@ -119,6 +117,7 @@ def judge(stats: Statistics, now_ms: int, timeout_s: float) -> Health:
         "since": moment(stats.broker.since),
         "age": age((now_ms - stats.at) / 1000),
     }
+    timeout_s = stats.heartbeat_timeout_s
     stale = sum(is_stale(job, timeout_s) for job in stats.running)
     if stale:
         advice = ngettext(

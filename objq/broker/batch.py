@@ -17,9 +17,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
-from objq.broker.inbox import OUTCOMES, Entry, begun_of
+from objq.broker.answering import Poisoned
+from objq.broker.inbox import Entry, begun_of
 from objq.broker.leases import Leases
 from objq.broker.waiters import Waiters
 from objq.clock import Clock
@@ -32,20 +32,9 @@ from objq.errors import ObjqError, QueueFull, Unavailable
 
 log = logging.getLogger("objq.broker")
 
-GROWING: Final = (ops.Push, ops.Retry)
-"""Requests that make the document larger for good; given up first when it is too large."""
-
 
 class Deposed(Exception):
     """The document names another leader: this broker's id must never commit again (S4)."""
-
-
-class Poisoned(Exception):
-    """Some requests failed in a way that no rule foresees; `entries` have to be taken out."""
-
-    def __init__(self, entries: list[Entry]) -> None:
-        super().__init__("a request failed unexpectedly")
-        self.entries = entries
 
 
 @dataclass(slots=True)
@@ -68,7 +57,7 @@ class Batch:
         The store refused a document of this size, for good: pushes are refused, then grants wait,
         so that outcomes, which make room, get through (S13).
         """
-        heavy = [entry for entry in self.entries if isinstance(entry.op, GROWING)]
+        heavy = [entry for entry in self.entries if isinstance(entry.op, ops.GROWING)]
         self.entries = [entry for entry in self.entries if entry not in heavy]
         for entry in heavy:
             entry.refuse(
@@ -118,7 +107,7 @@ class Group:
         now = self._clock.wall_ms()
         tick(document, now, self._led_ms(longest_s))
         silent = self._silent(batch, document, silent_at)
-        if silent or any(isinstance(entry.op, OUTCOMES) for entry in batch.entries):
+        if silent or any(isinstance(entry.op, ops.REPORTS) for entry in batch.entries):
             beat(document, (), self.started, now)  # whether an attempt had started matters to both
         behind = beats_behind(document, self.heard, now)
         for entry in batch.entries:
@@ -181,7 +170,7 @@ class Group:
         return silent
 
     def _apply(self, entry: Entry, batch: Batch, document: Document, now: int) -> None:
-        if entry.future.done() and not isinstance(entry.op, OUTCOMES):
+        if entry.future.done() and not isinstance(entry.op, ops.REPORTS):
             return  # nobody waits for it any more, and nobody was told that it is in
         is_claim = isinstance(entry.op, ops.TakeClaim)
         try:

@@ -21,11 +21,11 @@ from typing import Any, Literal
 
 import objq
 from objq.broker.addresses import is_bound_here
+from objq.broker.answering import refuse
 from objq.broker.batch import Deposed
 from objq.broker.commit import Closed, Committer
 from objq.broker.election import Election
 from objq.broker.gauges import Gauges
-from objq.broker.inbox import refuse
 from objq.broker.leader import Leader
 from objq.broker.measures import Measures
 from objq.broker.pause import PauseWatch
@@ -74,13 +74,13 @@ class Broker:
         self._options = options
         self._clock = clock
         self._ids = ids
-        ttl_s = options.broker_ttl_s
-        self._committer = Committer(store, clock, ids, poll_s=ttl_s / 4)
-        self._election = Election(ids.token(), ttl_s, ids)
+        self._settings = settings = options.document_settings()
+        self._committer = Committer(store, clock, ids, poll_s=settings.notice_s)
+        self._election = Election(ids.token(), settings.broker_ttl_s, ids)
         candidate = Candidate(
             url=advertise,
             version=objq.__version__,
-            settings=options.document_settings(),
+            settings=settings,
             is_bound_here=lambda url: is_bound_here(url, bound),
         )
         self._standby = Standby(
@@ -96,7 +96,8 @@ class Broker:
         self._main: asyncio.Task[None] | None = None
         self._finished = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._pauses = PauseWatch(clock, min(options.heartbeat_timeout_s / 4, ttl_s / 2))
+        self._gave_up = False
+        self._pauses = PauseWatch(clock, settings.pause_s)
 
     # --- what servers and consumers use ----------------------------------------------------------
 
@@ -127,7 +128,7 @@ class Broker:
         """Return what a leader has in hand; None if this process does not lead."""
         return self._leader.gauges() if self._leader is not None and self.leading else None
 
-    def submit(self, op: ops.Request) -> asyncio.Future[ops.Answer]:
+    def submit(self, op: ops.Asked) -> asyncio.Future[ops.Answer]:
         """Return a future of the answer, or of an ObjqError; cancel it when nobody waits."""
         paused = self._notice_pause()
         if self._leader is not None and not paused:
@@ -171,8 +172,7 @@ class Broker:
             seq=seen.seq,
             role=role,
             version=objq.__version__,
-            settings=self._options.document_settings(),
-            limits={},
+            settings=self._settings,
         )
 
     def readiness(self) -> dict[str, Any]:
@@ -199,25 +199,37 @@ class Broker:
                 log.critical("%s died", task.get_name(), extra={"event": "task_died"})
                 raise error
 
-    async def stop(self) -> None:
-        """Stop gracefully, within SHUTDOWN_GRACE: answer what is here, then clear the broker."""
+    async def stop(self) -> bool:
+        """Stop gracefully, within SHUTDOWN_GRACE: answer what is here, then clear the broker.
+
+        Return False if the time was not enough: what waited was answered with Unknown, the document
+        may name this broker still, and a call of the store may go on in its thread.
+        """
         if self._main is None:
             self._stopping.set()
             self.state = "stopped"
-            return
+            return True
         if not self._stopping.is_set():
             self._stopping.set()
             self._become("stopping")
-            self._standby.stop()
+            if self._standby.stop():
+                self._main.cancel()  # a read that hangs is not waited for
             if self._leader is not None:
                 self._leader.drain()
         try:
             await asyncio.wait_for(self._finished.wait(), self._options.shutdown_grace_s)
         except TimeoutError:
-            log.error("could not finish within SHUTDOWN_GRACE", extra={"event": "grace_over"})
+            log.error(
+                "could not finish within SHUTDOWN_GRACE (%g s): this broker has not stepped down, "
+                "and what waited for it has an unknown outcome",
+                self._options.shutdown_grace_s,
+                extra={"event": "grace_over"},
+            )
+            self._gave_up = True
             self._committer.close()
             self._main.cancel()
             await self._finished.wait()
+        return not self._gave_up
 
     async def _stand_by_and_lead(self) -> None:
         with contextlib.suppress(Closed):

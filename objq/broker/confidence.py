@@ -15,15 +15,15 @@ from objq.errors import NotBroker, ObjqError, Unavailable
 
 
 class Confidence:
-    """How sure the leader `broker_id` may be of its lead. `timeout_s`: the heartbeat timeout."""
+    """How sure the leader `broker_id` may be of its lead. `trust_s`: see `DocumentSettings`."""
 
     def __init__(
-        self, broker_id: str, timeout_s: float, committer: Committer, leases: Leases, clock: Clock
+        self, broker_id: str, trust_s: float, committer: Committer, leases: Leases, clock: Clock
     ) -> None:
         self.ended = False
         """The leadership is over: nothing is answered any more."""
         self._broker_id = broker_id
-        self._timeout_s = timeout_s
+        self._trust_s = trust_s
         self._committer = committer
         self._leases = leases
         self._clock = clock
@@ -39,7 +39,7 @@ class Confidence:
             return Unavailable(self._committer.trouble)
         if self.must_read:
             return Unavailable("this broker was paused and has to read the document first")
-        if self._clock.monotonic() - self._committer.confirmed_at > self._timeout_s / 2:
+        if self._clock.monotonic() - self._committer.confirmed_at > self._trust_s:
             return Unavailable("this broker cannot reach the store")
         return None
 
@@ -58,7 +58,7 @@ class Confidence:
         self._committer.unhook()
 
     def _confirmed(self, before: float, now: float) -> None:
-        if now - before > self._timeout_s / 2 or before < self._serve_after <= now:
+        if now - before > self._trust_s or before < self._serve_after <= now:
             self._leases.restart(self._clock.monotonic())
 
     def _adopted(self, document: Document) -> None:

@@ -20,9 +20,10 @@ on, and two brokers that cannot see each other do not take the lead from one ano
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from objq.core.document import Header
 from objq.ids import Ids
@@ -31,6 +32,8 @@ PATIENCE_SHARE: Final = 4
 """A leader has to be out of order for BROKER_TTL / this before it is challenged."""
 
 MAX_BACKOFF_TTLS: Final = 16
+
+T = TypeVar("T")
 
 
 class Reach(Enum):
@@ -43,12 +46,37 @@ class Reach(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """The answer of `/readyz`. `store_ok`: the store was reached within BROKER_TTL."""
+    """The answer of `/readyz`. `store_ok`: the store was reached within BROKER_TTL.
+
+    `document`, `epoch` and `seq` are of the newest version that the broker has seen confirmed.
+    """
 
     reach: Reach
     broker: str | None = None
     leading: bool = False
     store_ok: bool = False
+    stopping: bool = False
+    document: str | None = None
+    epoch: int = 0
+    seq: int = 0
+
+    @classmethod
+    def answered(cls, said: Mapping[str, Any]) -> ProbeResult:
+        """Return what an answer tells. What it leaves out, or is of a wrong type, counts as no."""
+        return cls(
+            Reach.ANSWERED,
+            broker=_typed(said.get("broker"), str),
+            leading=said.get("leading") is True,
+            store_ok=said.get("store_ok") is True,
+            stopping=said.get("state") == "stopping",
+            document=_typed(said.get("document"), str),
+            epoch=_typed(said.get("epoch"), int) or 0,
+            seq=_typed(said.get("seq"), int) or 0,
+        )
+
+
+def _typed(value: Any, wanted: type[T]) -> T | None:
+    return value if isinstance(value, wanted) else None
 
 
 class Action(Enum):

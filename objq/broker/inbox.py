@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from objq.broker import answering
 from objq.core import ops
 from objq.core.document import Document
 from objq.errors import ObjqError, Overloaded, Unknown
@@ -19,8 +20,6 @@ from objq.errors import ObjqError, Overloaded, Unknown
 MAX_REQUESTS: Final = 20_000
 MAX_REQUEST_BYTES: Final = 32 * 1024 * 1024
 JOB_OVERHEAD_BYTES: Final = 256
-
-OUTCOMES: Final = (ops.Complete, ops.Fail, ops.Release)
 
 
 @dataclass(slots=True, eq=False)
@@ -45,44 +44,18 @@ class Entry:
         return self.op.claim if isinstance(self.op, ops.TakeClaim) else ""
 
     def answer(self, answer: ops.Answer) -> None:
-        if not self.future.done():
-            self.future.set_result(answer)
+        answering.answer(self.future, answer)
 
     def refuse(self, error: ObjqError) -> None:
-        refuse(self.future, error)
-
-
-def refuse(future: asyncio.Future[ops.Answer], error: ObjqError) -> None:
-    """Answer with an error; nobody has to be listening any more."""
-    if not future.done():
-        future.set_exception(error)
-        future.exception()  # marks it as seen, so that a caller that went away leaves no warning
+        answering.refuse(self.future, error)
 
 
 def unknown(op: ops.Op) -> Unknown:
     """Return the error for a request whose fate is not known (S12)."""
     return Unknown(
         "the broker could not find out whether this was applied; repeat it with the same ids",
-        ids=_ids_of(op),
+        ids=ops.ids_of(op),
     )
-
-
-def _ids_of(op: ops.Op) -> tuple[str, ...]:
-    if isinstance(op, ops.Push):
-        return tuple(job.id for job in op.jobs)
-    if isinstance(op, ops.TakeClaim):
-        return (op.claim,)
-    request = getattr(op, "request", None)
-    return (request,) if request else ()
-
-
-def tokens_of(op: ops.Op) -> Iterable[str]:
-    """Return the claim tokens that a request names: their holder was heard (S5)."""
-    if isinstance(op, (ops.Complete, ops.Fail)):
-        return [item.token for item in op.items]
-    if isinstance(op, ops.Heartbeat):
-        return (*op.tokens, *op.started)
-    return op.tokens if isinstance(op, ops.Release) else ()
 
 
 def begun_of(document: Document, op: ops.Op) -> tuple[int, ...]:
@@ -125,7 +98,7 @@ class Inbox:
             len(self._entries) + waiting >= MAX_REQUESTS
             or self.size_bytes + size_bytes > MAX_REQUEST_BYTES
         )
-        if full and self._entries and not isinstance(op, OUTCOMES):
+        if full and self._entries and not isinstance(op, ops.REPORTS):
             raise Overloaded(
                 "the broker has more requests waiting than it can commit soon; try again later",
                 retry_after_s=retry_after_s,
@@ -148,9 +121,9 @@ class Inbox:
     def entries(self) -> list[Entry]:
         return list(self._entries)
 
-    async def gather(self, count: int, window_s: float) -> None:
+    async def wait_for(self, count: int, window_s: float) -> None:
         """Wait until so many requests are here, at most `window_s`."""
-        if len(self._entries) >= count or window_s <= 0:
+        if len(self._entries) >= count:
             return
         self._wanted = count
         self._enough.clear()

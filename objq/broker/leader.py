@@ -17,14 +17,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
-from objq.broker.batch import Batch, Group, Poisoned
+from objq.broker.answering import Poisoned, placed, refuse
+from objq.broker.batch import Batch, Group
 from objq.broker.commit import Committer
 from objq.broker.confidence import Confidence
+from objq.broker.gathering import Gathering
 from objq.broker.gauges import Gauges
 from objq.broker.history import History
-from objq.broker.inbox import OUTCOMES, Entry, Inbox, refuse, tokens_of, unknown
+from objq.broker.inbox import Entry, Inbox, unknown
 from objq.broker.leases import Leases
 from objq.broker.lookups import LOOKUPS, Lookups
 from objq.broker.reading import SHORTEST_WAIT_S
@@ -36,14 +36,11 @@ from objq.broker.watchers import Watcher, Watchers
 from objq.clock import Clock
 from objq.core import ops
 from objq.core.document import Document
-from objq.errors import Invalid, NotBroker, ObjqError, QueueFull, Unknown
+from objq.errors import NotBroker, ObjqError, QueueFull, Unknown
 from objq.ids import Ids
 from objq.store.base import TooLarge
 
 log = logging.getLogger("objq.broker")
-
-CLAIM_WAIT_SHARE: Final = 4
-"""A claim waits at most one part in this many of the heartbeat timeout (S2)."""
 
 FULL_SHARE: Final = 0.9
 """After the store refused a document as too large, pushes wait until it is this much smaller."""
@@ -70,16 +67,16 @@ class Leader:
         roster: Roster,
     ) -> None:
         assert document.broker is not None
-        self.timeout_s = document.settings.heartbeat_timeout_s
-        self.ttl_s = document.settings.broker_ttl_s
+        self._settings = settings = document.settings
         broker_id = document.broker.id
         self._committer = committer
         self._clock = clock
         self._notice_pause = notice_pause
         self._wake = asyncio.Event()
         self._inbox = Inbox(self._wake.set)
+        self._gathering = Gathering(self._inbox, clock)
         self._waiters = Waiters()
-        self._leases = Leases(self.timeout_s)
+        self._leases = Leases(settings.heartbeat_timeout_s)
         self._history = History(committer, committer.measures, clock)
         self._watchers = Watchers(committer, clock)
         self._lookups = Lookups(
@@ -90,10 +87,8 @@ class Leader:
             history=self._history,
             watchers=self._watchers,
         )
-        self._confidence = Confidence(broker_id, self.timeout_s, committer, self._leases, clock)
-        self._rhythm = Rhythm(
-            document.settings, committer, self._confidence, self._leases, clock, ids
-        )
+        self._confidence = Confidence(broker_id, settings.trust_s, committer, self._leases, clock)
+        self._rhythm = Rhythm(settings, committer, self._confidence, self._leases, clock, ids)
         self._group = Group(
             broker_id, document.epoch, clock, ids.token, self._leases, self._waiters
         )
@@ -105,7 +100,7 @@ class Leader:
 
     # --- requests --------------------------------------------------------------------------------
 
-    def submit(self, op: ops.Request) -> asyncio.Future[ops.Answer]:
+    def submit(self, op: ops.Asked) -> asyncio.Future[ops.Answer]:
         """Return a future of the answer, or of an ObjqError; cancel it when nobody waits."""
         future: asyncio.Future[ops.Answer] = asyncio.get_running_loop().create_future()
         self._hear(op)
@@ -114,8 +109,6 @@ class Leader:
             refuse(future, refusal)
         elif isinstance(op, LOOKUPS):
             self._lookups.ask(op, future)
-        elif isinstance(op, ops.Hello):
-            refuse(future, Invalid("hello is the first request on a socket and comes once"))
         else:
             try:
                 self._admit(op, future)
@@ -187,22 +180,22 @@ class Leader:
         self._lookups.refuse(error or Unknown("the broker ceased to lead"))
 
     def _admit(self, op: ops.Change, future: asyncio.Future[ops.Answer]) -> None:
-        if self._draining and not isinstance(op, OUTCOMES):
+        if self._draining and not isinstance(op, ops.REPORTS):
             raise NotBroker("this broker is stopping")
         if isinstance(op, ops.Push) and self._is_full():
             raise QueueFull("the store takes no larger document", retry_after_s=5.0)
         retry_after_s = max(MIN_RETRY_AFTER_S, 2 * self._committer.pace.write_s)
         deadline = None
         if isinstance(op, ops.TakeClaim) and op.wait > 0:
-            wait_s = min(op.wait, self.timeout_s / CLAIM_WAIT_SHARE)
+            wait_s = min(op.wait, self._settings.claim_wait_s)
             deadline = asyncio.get_running_loop().time() + wait_s
         self._inbox.admit(op, future, len(self._waiters), retry_after_s, deadline)
 
-    def _hear(self, op: ops.Request) -> None:
+    def _hear(self, op: ops.Asked) -> None:
         now = self._clock.monotonic()
         document = self._committer.document
         started = set(op.started) if isinstance(op, ops.Heartbeat) else ()
-        for token in tokens_of(op):
+        for token in ops.tokens_of(op):
             if token in self._leases or (document is not None and token in document.claims):
                 self._leases.hear(token, now)
                 self._group.heard.add(token)
@@ -240,7 +233,7 @@ class Leader:
     async def _gather(self) -> None:
         """Wait for the store's pace, and for the followers of several requests just answered."""
         if self._inbox:
-            await self._inbox.gather(self._rhythm.answered, self._rhythm.gather_s())
+            await self._gathering.wait(self._committer.pace.write_s)
         while self._inbox and (pace_s := self._committer.pace.delay(self._clock.monotonic())) > 0:
             look_s = self._rhythm.look_due_in_s()
             if look_s > 0:
@@ -256,6 +249,7 @@ class Leader:
     async def _commit(self, batch: Batch) -> None:
         self._batch = batch
         self._rhythm.commit_began()
+        self._gathering.commit_began()
         while (document := await self._try(batch)) is None:
             pass
         self._batch = None
@@ -278,7 +272,7 @@ class Leader:
 
     def _run(self, batch: Batch, document: Document) -> bool:
         # A gap longer than this between two runs is a pause or an outage, not time that was led.
-        longest_s = self.ttl_s + self.timeout_s
+        longest_s = self._settings.broker_ttl_s + self._settings.heartbeat_timeout_s
         # A reply of the store may be the first thing that is met after a pause. So it is looked for
         # here too, by a later look at the clock than the one by which silence is judged.
         now = self._clock.monotonic()
@@ -304,9 +298,6 @@ class Leader:
             if isinstance(outcome, ops.Granted):
                 for grant in outcome.jobs:
                     self._leases.hear(grant.token, now)
-            if entry.changed:
-                position = (document.epoch, document.seq, index)
-                outcome = msgspec.structs.replace(outcome, position=position)
-            entry.answer(outcome)
+            entry.answer(placed(outcome, document, index, changed=entry.changed))
             answered += 1
-        self._rhythm.commit_ended(answered)
+        self._gathering.commit_ended(answered)

@@ -26,6 +26,7 @@ from objq.core import ops
 from objq.core.claiming import beaten
 from objq.core.document import Document
 from objq.core.listing import Listing
+from objq.core.statistics import statistics
 from objq.errors import ObjqError, Overloaded, TooLarge, Unknown
 
 log = logging.getLogger("objq.broker")
@@ -174,7 +175,7 @@ class Lookups:
                 return self._history.answer()
             case ops.Watch():
                 self._watchers.check_room()
-        return document.statistics(self._heard_ago_s)
+        return statistics(document, self._heard_ago_s)
 
     def _heard_ago_s(self, token: str) -> float | None:
         return self._leases.heard_ago_s(token, self._clock.monotonic())

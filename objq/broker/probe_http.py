@@ -36,13 +36,7 @@ UNREACHABLE: Final = Readiness(Reach.UNREACHABLE, {})
 async def probe_http(url: str) -> ProbeResult:
     """Return what the broker that advertises `url` (ws://, wss://) says of itself. Never raises."""
     reach, said = await ask_readiness(url)
-    broker = said.get("broker")
-    return ProbeResult(
-        reach,
-        broker=broker if isinstance(broker, str) else None,
-        leading=said.get("leading") is True,
-        store_ok=said.get("store_ok") is True,
-    )
+    return ProbeResult.answered(said) if reach is Reach.ANSWERED else ProbeResult(reach)
 
 
 async def ask_readiness(url: str) -> Readiness:

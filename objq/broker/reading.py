@@ -16,12 +16,14 @@ import contextlib
 import logging
 from typing import Final, Literal, NamedTuple
 
+import msgspec
+
 from objq.broker.pace import Pace
 from objq.broker.stats import CommitStats
 from objq.clock import Clock
 from objq.core.codec import check_successor, decode, decode_head
 from objq.core.document import Document, Header
-from objq.errors import DocumentError, ForeignDocument, NoDocument
+from objq.errors import DocumentError, ForeignDocument, NoDocument, Vanished
 from objq.ids import Ids
 from objq.store.base import (
     ABSENT,
@@ -78,6 +80,7 @@ class Reader:
         self.failure: StoreError | None = None
         """What the store failed with, if it has not answered since."""
         self._clock = clock
+        self._kind_of_trouble: type[DocumentError] | None = None
         self._poll_s = poll_s
         self._closing = asyncio.Event()
         self._failures = 0
@@ -137,6 +140,14 @@ class Reader:
         self._end_trouble()
         self.seen = header
         return header
+
+    def hear(self, document: str, epoch: int, seq: int) -> None:
+        """Take note that a broker has seen this version: nothing older is built upon (S14)."""
+        seen = self.seen
+        if seen is not None and seen.document == document and seen.seq < seq:
+            # Of that version no more is known, so that any commit may have made it.
+            epoch = max(seen.epoch, epoch)
+            self.seen = msgspec.structs.replace(seen, epoch=epoch, seq=seq, commit="")
 
     async def back_off(self, error: StoreError) -> None:
         """Count and log a failure of the store, and wait before the next attempt."""
@@ -216,16 +227,17 @@ class Reader:
 
     def _refuse_absence(self) -> None:
         if self.seen is not None:
-            raise ForeignDocument(
+            raise Vanished(
                 f"{self.store.name} has vanished. It is not created anew, since that would lose "
                 "jobs: put back its last version, and everything goes on by itself; or restart "
                 "every broker to begin with an empty queue"
             )
 
     def _begin_trouble(self, error: DocumentError) -> None:
-        if self.trouble == error.message:
-            return
         self.trouble = error.message
+        if self._kind_of_trouble is type(error):
+            return  # only the details are others, such as the seq of what was found
+        self._kind_of_trouble = type(error)
         log.error(
             "stopped writing %s: %s", self.store.name, error, extra={"event": "document_refused"}
         )
@@ -248,3 +260,4 @@ class Reader:
         if self.trouble is not None:
             log.warning("going on with %s", self.store.name, extra={"event": "document_accepted"})
         self.trouble = None
+        self._kind_of_trouble = None

@@ -1,4 +1,4 @@
-"""When the leader has something to do: the next moment to wake, to look at the store, to gather.
+"""When the leader has something to do: the next moment to wake and to look at the store.
 
 An idle leader looks at the store `BROKER_TTL`/4 apart, or more often where the heartbeat timeout is
 short, since half of that without a confirmed access silences it (S2). Heartbeats are checked often
@@ -16,10 +16,11 @@ from objq.clock import Clock
 from objq.core.ops import DocumentSettings
 from objq.ids import Ids
 
-GATHER_SHARE: Final = 0.05
-"""Of the time of a write: how long to wait for the followers of requests just answered."""
+LOOKS_PER_TRUST: Final = 4
+"""At least: one that fails still leaves time for others before this broker falls silent."""
 
-GATHER_MOST_S: Final = 0.05
+BEAT_LOOKS: Final = 4
+"""While a heartbeat falls behind as far as it may; `beats_behind` asks for a write halfway."""
 
 
 class Rhythm:
@@ -34,16 +35,14 @@ class Rhythm:
         clock: Clock,
         ids: Ids,
     ) -> None:
-        self.answered = 0
-        """Requests answered by the last commit; no gathering for fewer than two."""
-        self._beat_every_s = settings.heartbeat_timeout_s / 16
-        self._look_at_most_s = min(settings.broker_ttl_s / 4, settings.heartbeat_timeout_s / 8)
+        self._beat_every_s = settings.beat_behind_s / BEAT_LOOKS
+        self._look_at_most_s = min(settings.notice_s, settings.trust_s / LOOKS_PER_TRUST)
         self._committer = committer
         self._confidence = confidence
         self._leases = leases
         self._clock = clock
         self._ids = ids
-        self._answered_at = self._committed_at = clock.monotonic()
+        self._committed_at = clock.monotonic()
         self._look_every_s = 0.0
         self.looked()
 
@@ -54,25 +53,10 @@ class Rhythm:
     def commit_began(self) -> None:
         self._committed_at = self._clock.monotonic()
 
-    def commit_ended(self, answered: int) -> None:
-        self.answered = answered
-        self._answered_at = self._clock.monotonic()
-
     def look_due_in_s(self) -> float:
         if self._confidence.must_read:
             return 0.0
         return self._committer.confirmed_at + self._look_every_s - self._clock.monotonic()
-
-    def gather_s(self) -> float:
-        """Return how long to wait for the followers of those just answered, now that one is here.
-
-        The window begins here and not with the answers, since sending many of them takes longer
-        than the window, and nobody can follow meanwhile.
-        """
-        write_s = self._committer.pace.write_s
-        if self.answered < 2 or self._clock.monotonic() - self._answered_at > write_s:
-            return 0.0
-        return min(GATHER_MOST_S, write_s * GATHER_SHARE)
 
     def next_event_in_s(self, *, heard: bool, somebody_waits: bool) -> float:
         """Return when there is something to do if no request comes.

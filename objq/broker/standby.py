@@ -1,8 +1,10 @@
 """Stand by until this process may lead: look, ask the leader, decide, act.
 
-`objq.broker.election` decides. Here is the I/O around it: the header is read from the store, the
-recorded leader's `/readyz` is asked every half second without touching the store, and what was
-decided is done by CAS on the very version it was decided about. Whoever loses the race looks again.
+`objq.broker.election` decides. Here is the I/O around it: the recorded leader's `/readyz` is asked
+four times a second, and the header is read from the store every BROKER_TTL/4, or in each round once
+something is wrong. Both tell which versions there are, and an older one is never built upon (S14).
+What was decided about a header just read is done by CAS on that very version. Whoever loses the
+race looks again. While the leader hands over, the rounds are short.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from objq.broker.commit import Committer, Superseded
-from objq.broker.election import Action, Election, ProbeResult
+from objq.broker.election import Action, Decision, Election, ProbeResult
 from objq.clock import Clock
 from objq.core.document import Document, Header
 from objq.core.leading import challenge, take_over
@@ -24,10 +26,11 @@ from objq.store.base import StoreError, TooLarge
 
 log = logging.getLogger("objq.broker")
 
-ASK_EVERY_S: Final = 0.5
+ASK_EVERY_S: Final = 0.25
+HAND_OVER_S: Final = 0.05
+"""The time between two rounds while the leader stops."""
+
 LOSER_WAITS_S: Final = 0.2
-CHALLENGE_RUNS: Final = 3
-"""Conflicts after which a challenge is given up for now: somebody commits all the time."""
 
 Probe = Callable[[str], Awaitable[ProbeResult]]
 
@@ -72,9 +75,13 @@ class Standby:
         self._ids = ids
         self._probe = probe
         self._check_self = check_self
-        self._ttl_s = candidate.settings.broker_ttl_s
+        self._notice_s = candidate.settings.notice_s
         self._header: Header | None = None
         self._look_at = float("-inf")
+        self._fresh = False
+        """The header was read in this round."""
+        self._handing_over = False
+        """The leader was stopping when it was asked last."""
         self._said = ""
         self._standing_by = False
         self._acting = False
@@ -93,17 +100,24 @@ class Standby:
                     return lead
             if self._stopping:
                 self._committer.close()
-            await self._committer.reader.sleep(min(ASK_EVERY_S, self._ttl_s / 8))
+            ask_every_s = HAND_OVER_S if self._handing_over else ASK_EVERY_S
+            await self._committer.reader.sleep(min(ask_every_s, self._notice_s / 2))
 
-    def stop(self) -> None:
-        """Stand by no longer: `run` raises Closed, or still returns a take-over under way."""
+    def stop(self) -> bool:
+        """Stand by no longer: `run` raises Closed, or still returns a take-over under way.
+
+        Return True if nothing is under way but a read, so that `run` may as well be cancelled.
+        """
         self._stopping = True
-        if self._standing_by and not self._acting:
+        idle = self._standing_by and not self._acting
+        if idle:
             self._committer.close()
+        return idle
 
     async def _look(self) -> bool:
         """Read the header if it is time to; return False if nothing can be decided now."""
-        if self._clock.monotonic() < self._look_at:
+        self._fresh = self._clock.monotonic() >= self._look_at
+        if not self._fresh:
             return True
         try:
             self._header = await self._committer.read_header()
@@ -111,25 +125,45 @@ class Standby:
             await self._committer.reader.back_off(error)
             return False
         except DocumentError as error:
-            self._say(logging.WARNING, f"standing by: {error}")
+            self._say(logging.WARNING, f"standing by: {error}", kind=type(error).__name__)
             return False
+        self._look_at = self._clock.monotonic() + self._ids.jitter(self._notice_s)
         return True
 
     async def _decide(self) -> Lead | None:
+        leader = self._header.broker if self._header else None
+        probe = await self._probe(leader.url) if leader else None
+        if probe is not None and probe.document is not None:
+            self._committer.reader.hear(probe.document, probe.epoch, probe.seq)
+        decision = self._judge(probe)
+        if decision.action is not Action.WAIT and not self._fresh:
+            # Since that header was read, the leader may have stepped down, another may lead, or an
+            # old version may have been put back.
+            self._look_at = float("-inf")
+            if not await self._look():
+                return None
+            decision = self._judge(probe)
+        return await self._act(decision.action)
+
+    def _judge(self, probe: ProbeResult | None) -> Decision:
         header = self._header
         leader = header.broker if header else None
-        probe = await self._probe(leader.url) if leader else None
         bound_here = leader is not None and self._candidate.is_bound_here(leader.url)
         now = self._clock.monotonic()
         decision = self._election.decide(header, probe, bound_here=bound_here, now=now)
         self._say(logging.INFO, f"{decision.action.value}: {decision.why}")
-        content = self._election.leader_in_order
-        self._look_at = now + self._ids.jitter(self._ttl_s / 4) if content else float("-inf")
-        if decision.action is Action.WAIT:
+        self._handing_over = bool(leader and probe and probe.stopping and probe.broker == leader.id)
+        if self._handing_over or not self._election.leader_in_order:
+            self._look_at = float("-inf")
+        return decision
+
+    async def _act(self, action: Action) -> Lead | None:
+        if action is Action.WAIT:
             return None
+        header = self._header
         self._acting = True
         try:
-            if decision.action is Action.CHALLENGE:
+            if action is Action.CHALLENGE:
                 await self._challenge(header)
             elif await self._reaches_itself():
                 return await self._lead(header)
@@ -224,10 +258,12 @@ class Standby:
             version=self._candidate.version,
         )
 
-    def _say(self, level: int, text: str) -> None:
-        if text != self._said:
+    def _say(self, level: int, text: str, *, kind: str | None = None) -> None:
+        """Log a text that is not of the kind that was logged last: by default, another text."""
+        kind = kind or text
+        if kind != self._said:
             log.log(level, text, extra={"event": "standing_by"})
-        self._said = text
+        self._said = kind
 
 
 def _state(version: Document | Header) -> tuple[str, int, str | None, str | None]:

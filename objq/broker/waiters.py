@@ -14,7 +14,6 @@ from objq.broker.inbox import Entry
 from objq.core import ops
 from objq.core.document import Document
 from objq.core.waiting import WaitingClaims
-from objq.errors import ObjqError
 
 
 class Waiters:
@@ -72,11 +71,6 @@ class Waiters:
 
     def entries(self) -> list[Entry]:
         return list(self._timers)
-
-    def refuse_all(self, error: ObjqError) -> None:
-        for entry in list(self._timers):
-            self.discard(entry)
-            entry.refuse(error)
 
     def send_home(self) -> None:
         """Answer every waiting claim empty."""

@@ -20,6 +20,7 @@ from objq.broker.commit import Committer
 from objq.clock import Clock
 from objq.core import ops
 from objq.core.document import Document
+from objq.core.statistics import queue_stats
 from objq.core.summaries import brief, summary
 from objq.errors import Overloaded
 
@@ -101,7 +102,7 @@ class Watchers:
 
     def _begin(self, document: Document) -> None:
         self._document, self._after = document, document.seq
-        self._queues = document.queue_stats()
+        self._queues = queue_stats(document)
         document.touched = {}
 
     def _tell(self, document: Document) -> None:
@@ -111,7 +112,7 @@ class Watchers:
         else:
             touched = tuple(document.touched or ())
             document.touched = {}
-            queues = document.queue_stats()
+            queues = queue_stats(document)
             known = self._queues
             changed = {name: each for name, each in queues.items() if each != known.get(name)}
             delta = self._delta(document, touched, changed)

@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
+from objq.broker import answering
 from objq.client.lookups import FROM_DOCUMENT, LOOK_UPS, LookUps
 from objq.clock import Clock
 from objq.core import ops
@@ -34,13 +33,8 @@ from objq.errors import NotBroker, ObjqError, Rejected
 
 log = logging.getLogger("objq.client")
 
-OUTCOMES: Final = (ops.Complete, ops.Fail, ops.Release)
 AT_ANY_TIME: Final = (ops.Push, *FROM_DOCUMENT)
 """What a direct process does also while a broker is recorded."""
-
-BEAT_SHARE: Final = 12
-"""Workers beat every T/6. A heartbeat heard T/12 after the last one that was written is written,
-since by the next one the document would be more than T/4 behind (design §5)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,20 +56,10 @@ class Entry:
     changed: bool = False
 
     def answer(self, answer: ops.Answer) -> None:
-        if not self.future.done():
-            self.future.set_result(answer)
+        answering.answer(self.future, answer)
 
     def refuse(self, error: Exception) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
-
-
-class Poisoned(Exception):
-    """A request broke the rules' code, which is a bug; it must not take its neighbours along."""
-
-    def __init__(self, entry: Entry) -> None:
-        super().__init__()
-        self.entry = entry
+        answering.refuse(self.future, error)
 
 
 class Alone:
@@ -113,7 +97,7 @@ class Alone:
         waiting = [entry for entry in entries if not entry.future.done()]
         self._hear(waiting, document)
         silent = self._silent(document)
-        if silent or any(isinstance(entry.op, OUTCOMES) for entry in waiting):
+        if silent or any(isinstance(entry.op, ops.REPORTS) for entry in waiting):
             beat(document, (), self._started, now)  # whether an attempt had started matters to both
         for entry in waiting:
             if not isinstance(entry.op, ops.TakeClaim):
@@ -131,8 +115,8 @@ class Alone:
             self._watch.restart()
             return
         claims = (job.claim for job in document.claims.values() if job.claim is not None)
-        timeout_s = document.settings.heartbeat_timeout_s
-        self._watch.look(claims, timeout_s=timeout_s, began=began, ended=ended)
+        apart_s = document.settings.reads_apart_s
+        self._watch.look(claims, apart_s=apart_s, began=began, ended=ended)
 
     def confirmed(self, entries: Iterable[Entry], document: Document, began: float) -> None:
         """Note that the last run is durable, by a store access that began at `began`."""
@@ -167,7 +151,7 @@ class Alone:
         except Rejected as refusal:
             entry.outcome = refusal
         except Exception as bug:
-            raise Poisoned(entry) from bug
+            raise answering.Poisoned([entry]) from bug
         else:
             entry.outcome, entry.changed = applied
             if entry.changed:
@@ -189,7 +173,9 @@ class Alone:
         return [t for t in silent if t in document.claims and t not in self._heard]
 
     def _beat(self, document: Document, now: int) -> bool:
-        due_s = document.settings.heartbeat_timeout_s / BEAT_SHARE
+        # What is heard half a beat after the last that was written is written: by the next beat the
+        # document would be further behind than `beat_behind_s`.
+        due_s = document.settings.beat_every_s / 2
         written_before = self._clock.monotonic() - due_s
         # By this process's own clock: the times in the file are of many machines, and with one of
         # them fast, a claim would look fresh here and not move for those who watch it.
@@ -208,12 +194,3 @@ class Alone:
         """Tell whether an attempt has started that the document takes for unstarted (S10)."""
         claims = (job.claim for t in self._started if (job := document.claims.get(t)) is not None)
         return any(claim is not None and claim.started_at is None for claim in claims)
-
-
-def with_position(entry: Entry, document: Document, index: int) -> ops.Answer:
-    """Return the outcome of an entry with the place of its commit, if it changed anything."""
-    assert isinstance(entry.outcome, ops.Answer)
-    if not entry.changed:
-        return entry.outcome
-    position = (document.epoch, document.seq, index)
-    return msgspec.structs.replace(entry.outcome, position=position)

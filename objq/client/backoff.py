@@ -1,4 +1,4 @@
-"""Pauses between attempts: doubling, jittered, bounded."""
+"""Pauses between attempts: doubling, jittered, bounded, and never shorter than was asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ LONGEST_S: Final = 2.0
 
 
 class Backoff:
-    """One per process and queue, so that all who wait for the broker are patient together."""
+    """A client has one for its link, so that all who wait for the broker are patient together; a
+    worker has one for each request that it repeats."""
 
     def __init__(self, ids: Ids, first_s: float = FIRST_S, longest_s: float = LONGEST_S) -> None:
         self._ids = ids
@@ -30,3 +31,8 @@ class Backoff:
         """Wait; not at all if nothing has failed since the last success."""
         if self._next_s:
             await asyncio.sleep(self._ids.jitter(self._next_s))
+
+    async def after_failure(self, at_least_s: float | None = None) -> None:
+        """Note a failure and wait, at least so many seconds."""
+        self.failed()
+        await asyncio.sleep(max(self._ids.jitter(self._next_s), at_least_s or 0.0))

@@ -130,8 +130,7 @@ class Dialer:
     async def trouble(self, error: ObjqError) -> None:
         """Remember what keeps callers waiting, and wait a little."""
         self.why = error
-        self.backoff.failed()
-        await self.backoff.pause()
+        await self.backoff.after_failure()
 
     async def recheck(self, link: Link) -> None:
         """Wait a little and read the header again; leave the link if it names another broker."""
@@ -241,8 +240,7 @@ class Dialer:
         self.leave(link)
 
     async def _recheck(self, link: Link) -> None:
-        self.backoff.failed()
-        await self.backoff.pause()
+        await self.backoff.after_failure()
         try:
             found = await self._discovery.find(self._clock.monotonic())
         except ObjqError as error:

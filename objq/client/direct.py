@@ -20,8 +20,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from objq.broker.answering import Poisoned, placed
 from objq.broker.commit import Closed
-from objq.client.alone import OUTCOMES, Alone, Entry, Poisoned, with_position
+from objq.client.alone import Alone, Entry
+from objq.client.known import Known
 from objq.client.link import LinkLost
 from objq.client.patience import Patience
 from objq.client.versions import Versions
@@ -45,15 +47,13 @@ SPREAD_S: Final = 0.1
 KEPT_S: Final = 10.0
 """The document stays in memory for so long after a request, so that the next one reads less."""
 
-GROWING: Final = (ops.Push, ops.Retry)
-NEVER_SHED: Final = (ops.Heartbeat, *OUTCOMES)
-
 
 class DirectLink:
     """`creates`: the settings of a document that is created where there is none; without them this
     only pushes, around a broker that does not answer. `on_seen(document, began)` is told of every
     version that a store access, begun then (monotonic seconds), found to be the newest. `seen`: the
-    stores whose document this process has seen, by default one set for all.
+    stores whose document this process has seen, by default one set for all. `known`: the version
+    that this process knows of already, however it came to know it.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class DirectLink:
         creates: ops.DocumentSettings | None = None,
         on_seen: Callable[[Document, float], None] = lambda document, began: None,
         seen: set[str] | None = None,
+        known: Known | None = None,
     ) -> None:
         self._clock = clock
         self._ids = ids
@@ -72,7 +73,13 @@ class DirectLink:
         self._on_seen = on_seen
         self._alone = Alone(clock, ids.token, only_pushes=not self._works)
         self.versions = Versions(
-            store, clock, ids, creates=creates, on_confirmed=self._confirmed, seen=seen
+            store,
+            clock,
+            ids,
+            creates=creates,
+            on_confirmed=self._confirmed,
+            seen=seen,
+            known=known,
         )
         self._patience = Patience(clock, ids)
         self._new: list[Entry] = []
@@ -92,7 +99,7 @@ class DirectLink:
         """
         if self._closed:
             raise LinkLost("this client is closed")
-        if len(self._new) + len(self._batch) >= MAX_WAITING and not isinstance(op, NEVER_SHED):
+        if len(self._new) + len(self._batch) >= MAX_WAITING and not isinstance(op, ops.NEVER_SHED):
             raise Overloaded(
                 f"{MAX_WAITING} requests of this process wait to be written.",
                 retry_after_s=RETRY_AFTER_S,
@@ -191,7 +198,7 @@ class DirectLink:
             elif entry.outcome is None:
                 self._look_up(entry, document)
             else:
-                entry.answer(with_position(entry, document, index))
+                entry.answer(placed(entry.outcome, document, index, changed=entry.changed))
         if early:
             self._again(early)
 
@@ -207,17 +214,18 @@ class DirectLink:
         self._batch = []
         self.versions.read_first()
 
-    def _set_aside(self, poisoned: Poisoned) -> None:
-        """Refuse the one request; the others go into the next write, on a document read anew."""
-        logger.error("A request cannot be applied, which is a bug", exc_info=poisoned.__cause__)
-        culprit = poisoned.entry
-        self._again([entry for entry in self._batch if entry is not culprit])
-        name = ops.op_name(culprit.op)
-        culprit.refuse(Invalid(f"This {name} cannot be applied: {poisoned.__cause__!r}"))
+    def _set_aside(self, poisoned: Poisoned[Entry]) -> None:
+        """Refuse what is to blame; the others go into the next write, on a document read anew."""
+        bug = poisoned.__cause__
+        logger.error("A request cannot be applied, which is a bug.", exc_info=bug)
+        self._again([entry for entry in self._batch if entry not in poisoned.entries])
+        for culprit in poisoned.entries:
+            name = ops.op_name(culprit.op)
+            culprit.refuse(Invalid(f"This {name} cannot be applied: {bug!r}."))
 
     def _lighten(self, error: TooLarge) -> None:
         """Give up what makes the document larger, so that outcomes get through (S13)."""
-        heavy = [entry for entry in self._batch if isinstance(entry.op, GROWING)]
+        heavy = [entry for entry in self._batch if isinstance(entry.op, ops.GROWING)]
         claims = [entry for entry in self._batch if isinstance(entry.op, ops.TakeClaim)]
         refusal: ObjqError = Unavailable(f"the store takes no object of this size: {error}")
         if heavy:

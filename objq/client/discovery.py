@@ -9,6 +9,7 @@ import asyncio
 from typing import Any, NamedTuple
 
 from objq.client.headers import Source
+from objq.client.known import Known
 from objq.clock import Clock
 from objq.core.codec import check_successor
 from objq.core.document import Header
@@ -23,9 +24,10 @@ class Found(NamedTuple):
 
 
 class Discovery:
-    def __init__(self, source: Source, clock: Clock) -> None:
+    def __init__(self, source: Source, clock: Clock, known: Known) -> None:
         self._source = source
         self._clock = clock
+        self._known = known
         self._found: Found | None = None
         self._reading: asyncio.Task[Found] | None = None
         self._reading_since = float("-inf")
@@ -47,8 +49,8 @@ class Discovery:
         return await asyncio.shield(self._reading)
 
     async def _read(self, began_at: float) -> Found:
+        seen = self._known.header  # before the read: what is found is at least as new
         header = await self._source.read()
-        seen = self._found.header if self._found is not None else None
         if header is None:
             if seen is not None:
                 raise ForeignDocument(
@@ -58,20 +60,12 @@ class Discovery:
             raise NoDocument(
                 f"There is no {self._source.name} yet: start manage.py runbroker, which creates it."
             )
-        if seen is not None and header.seq < seen.seq and self._overtaken(began_at):
-            return self._found_now()
         if seen is not None:
             check_successor(seen, header)
-        self._found = Found(header, began_at)
-        return self._found
-
-    def _overtaken(self, began_at: float) -> bool:
-        # Two reads can be under way; the earlier one may come back last, with an older version.
-        return self._found is not None and self._found.read_at > began_at
-
-    def _found_now(self) -> Found:
-        assert self._found is not None
-        return self._found
+        self._known.saw(header)
+        if self._found is None or self._found.read_at <= began_at:
+            self._found = Found(header, began_at)
+        return self._found  # of two reads under way the earlier one may come back last
 
 
 def retrieve(task: asyncio.Task[Any]) -> None:

@@ -34,8 +34,6 @@ MAX_DELTAS: Final = 64
 RETRY_AFTER_S: Final = 0.5
 CLOSE_TIMEOUT_S: Final = 2.0
 
-NEVER_SHED: Final = (ops.Hello, ops.Heartbeat, ops.Complete, ops.Fail, ops.Release)
-
 
 class LinkLost(Exception):
     """The link ended before the answer came. `error` is the broker's reason, if it gave one."""
@@ -171,7 +169,7 @@ class Link:
                 await self._transport.close()
 
     def _check_room(self, op: ops.Op) -> None:
-        if isinstance(op, NEVER_SHED):
+        if isinstance(op, ops.NEVER_SHED):
             return
         if len(self._waiting) >= MAX_WAITING or self._outbox_bytes >= MAX_OUTBOX_BYTES:
             raise Overloaded(

@@ -12,6 +12,7 @@ from objq.core.claiming import beaten
 from objq.core.document import Document
 from objq.core.listing import Listing
 from objq.core.silence import SilenceWatch
+from objq.core.statistics import statistics
 from objq.errors import Unsupported
 
 FROM_DOCUMENT: Final = (ops.Get, ops.Stats, ops.ListJobs)
@@ -36,7 +37,7 @@ class LookUps:
                 version = (document.epoch, document.seq, 0)
                 return ops.Jobs(position=version, jobs=document.views(op.ids))
             case ops.Stats():
-                return document.statistics(self._watch.unmoved_s)
+                return statistics(document, self._watch.unmoved_s)
             case ops.ListJobs():
                 return self._listing.page(document, op, self._watch.unmoved_s)
             case ops.Workers():

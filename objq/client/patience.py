@@ -19,11 +19,6 @@ from objq.ids import Ids
 
 POLL_FIRST_S: Final = 0.25
 POLL_LONGEST_S: Final = 2.0
-POLLS_PER_TIMEOUT: Final = 8
-"""Polls are at least so frequent, since a watch over silent claims needs reads near together."""
-
-CLAIM_WAIT_SHARE: Final = 4
-"""A claim waits at most one part in this many of the heartbeat timeout (S2)."""
 
 
 class Patience:
@@ -54,7 +49,7 @@ class Patience:
         earlier = self._claims.pop(claim, None)
         if earlier is not None:
             earlier.answer(ops.Granted())  # the same claim, sent again in its place
-        most_s = document.settings.heartbeat_timeout_s / CLAIM_WAIT_SHARE
+        most_s = document.settings.claim_wait_s
         entry.wait_until = min(entry.wait_until, entry.asked_at + most_s)
         if entry.wait_until <= self._clock.monotonic():
             return False
@@ -70,7 +65,8 @@ class Patience:
         delays_s = [entry.wait_until - now for entry in self._claims.values()]
         longest_s = POLL_LONGEST_S
         if document is not None:
-            longest_s = min(longest_s, document.settings.heartbeat_timeout_s / POLLS_PER_TIMEOUT)
+            # A watch over silent claims needs reads near together; half leaves time for the read.
+            longest_s = min(longest_s, document.settings.reads_apart_s / 2)
             if (due := document.next_due()) is not None:
                 delays_s.append((due - self._clock.wall_ms()) / 1000)
         delays_s.append(self._ids.jitter(min(self._poll_s, longest_s)))

@@ -15,6 +15,7 @@ from objq.core.codec import decode, decode_head
 from objq.core.document import Document, Header
 from objq.core.listing import Listing
 from objq.core.ops import Listed, ListJobs, Statistics
+from objq.core.statistics import statistics
 from objq.errors import NoDocument, Unavailable
 from objq.store.base import NOT_MODIFIED, Content, Sentinel, Store, StoreError
 from objq.store.open import open_store
@@ -36,7 +37,7 @@ class Reading(NamedTuple):
 
     def statistics(self) -> Statistics:
         """Return what a broker answers to `stats`, as far as the document knows."""
-        return self.document.statistics(self.heard_ago_s)
+        return statistics(self.document, self.heard_ago_s)
 
     def heard_ago_s(self, token: str) -> float | None:
         """Return how long ago the holder of a live token was heard, by what is written down."""

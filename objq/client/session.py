@@ -26,11 +26,12 @@ from objq.client.dialer import CLOSED, Dialer, MakeToken, NoBroker
 from objq.client.direct import DirectLink
 from objq.client.discovery import Discovery
 from objq.client.headers import from_broker, from_store
+from objq.client.known import Known
 from objq.client.link import LinkLost
 from objq.client.racing import AnyLink, first_to_know
 from objq.client.request_ids import RequestIds
 from objq.client.seam import Connect
-from objq.client.ticket import READS, REPORTS, Next, Ticket
+from objq.client.ticket import READS, Next, Ticket
 from objq.client.watching import Watching
 from objq.clock import Clock
 from objq.conf import Options
@@ -79,7 +80,8 @@ class Session:
         self._ids = ids
         self._request_ids = RequestIds(clock, ids, options.dedupe_window_s)
         url = options.broker_url
-        self._discovery = Discovery(from_broker(url) if url else from_store(store), clock)
+        known = Known()
+        self._discovery = Discovery(from_broker(url) if url else from_store(store), clock, known)
         self._new_dialer = partial(
             Dialer,
             self._discovery,
@@ -96,10 +98,16 @@ class Session:
         self._direct: DirectLink | None = None
         if self._alone:
             self._direct = DirectLink(
-                store, clock, ids, creates=self.settings, on_seen=self._saw, seen=seen
+                store,
+                clock,
+                ids,
+                creates=self.settings,
+                on_seen=self._saw,
+                seen=seen,
+                known=known,
             )
         elif options.direct_fallback:
-            self._direct = DirectLink(store, clock, ids)
+            self._direct = DirectLink(store, clock, ids, known=known)
         self._closed = False
         self._newest = (-1, -1)
         """(epoch, seq) of the newest version of which an answer was handed out (S11)."""
@@ -302,7 +310,7 @@ class Session:
     def _limit_s(self, op: ops.Op, timeout_s: float | None | UnsetType) -> float | None:
         window_s = self._request_ids.window_s
         if timeout_s is None:
-            if not isinstance(op, REPORTS):
+            if not isinstance(op, ops.REPORTS):
                 raise Invalid(f"A {ops.op_name(op)} needs a deadline: pass timeout_s.")
             return None
         if timeout_s is UNSET:

@@ -15,7 +15,6 @@ from msgspec import UNSET
 from objq.client.client import Timeout, narrow
 from objq.client.shared import shared
 from objq.client.sharedwatch import SharedWatching, SyncWatching
-from objq.client.ticket import ids_of
 from objq.core import ops
 from objq.errors import Unknown
 
@@ -172,5 +171,5 @@ class SyncClient:
 
 def _closed(op: ops.Op) -> Unknown:
     return Unknown(
-        f"The client was closed while this {ops.op_name(op)} was under way.", ids=ids_of(op)
+        f"The client was closed while this {ops.op_name(op)} was under way.", ids=ops.ids_of(op)
     )

@@ -46,7 +46,6 @@ READS: Final = (
     *(ops.Hello, ops.Heartbeat, ops.Get, ops.Stats),
     *(ops.ListJobs, ops.Workers, ops.History, ops.Watch),
 )
-REPORTS: Final = (ops.Complete, ops.Fail, ops.Release)
 
 
 class Next(Enum):
@@ -182,7 +181,7 @@ class Ticket:
         return Unknown(
             f"Whether this {called} was applied is not known: {what}. "
             "Repeating it with the same ids is safe.",
-            ids=ids_of(self.op),
+            ids=ops.ids_of(self.op),
             request=self.id or None,
         )
 
@@ -196,18 +195,3 @@ class Ticket:
             code=Unknown.code, message=f"a repeat was refused ({item.error.message})"
         )
         return msgspec.structs.replace(item, error=problem)
-
-
-def ids_of(op: ops.Op) -> tuple[str, ...]:
-    """Return the ids by which a caller knows what it asked for: of jobs, else of the request."""
-    if isinstance(op, ops.Push):
-        return tuple(job.id for job in op.jobs)
-    if isinstance(op, ops.Complete | ops.Fail):
-        return tuple(item.token for item in op.items)
-    if isinstance(op, ops.Release | ops.Heartbeat):
-        return op.tokens
-    if isinstance(op, ops.TakeClaim):
-        return (op.claim,)
-    if isinstance(op, ops.JobsRequest | ops.Get):
-        return op.ids
-    return (op.request,) if isinstance(op, ops.Pause | ops.Resume) else ()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from objq.broker.commit import Change, Committer, Superseded
+from objq.client.known import Known
 from objq.clock import Clock
 from objq.core import ops
 from objq.core.document import Document, Header
@@ -34,7 +35,7 @@ class Versions:
     """`creates`: the settings of a document that is created where there is none, or None.
 
     `on_confirmed(document, began)` is told of every version that a store access, begun then
-    (monotonic seconds), found to be the newest.
+    (monotonic seconds), found to be the newest. Nothing older than what is `known` is built upon.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class Versions:
         creates: ops.DocumentSettings | None,
         on_confirmed: Callable[[Document, float], None],
         seen: set[str] | None,
+        known: Known | None = None,
     ) -> None:
+        self._known = known if known is not None else Known()
         self._store = store
         self._clock = clock
         self._ids = ids
@@ -88,6 +91,7 @@ class Versions:
         """Run `change` and commit what it did, as `Committer.transact` does and raises."""
         if self._committer.reader.closed:
             self._committer = self._new_committer(self._committer.seen)
+        self._heed()
         follows = self._clock.monotonic() - self._ended_at <= FOLLOWS_S
         if not (follows and self._in_step and self._committer.document is not None):
             await self._refresh()
@@ -108,6 +112,14 @@ class Versions:
     def stop(self) -> None:
         """End a transaction under way with Closed. A write under way is waited for."""
         self._committer.close()
+
+    def _heed(self) -> None:
+        """Let nothing be built upon that is older than what was seen in another way (S14)."""
+        known, mine = self._known.header, self._committer.seen
+        if known is None or (mine is not None and known.seq <= mine.seq):
+            return
+        self._committer.drop()  # or an old version, put back unchanged, would pass for unchanged
+        self._committer.reader.seen = known
 
     async def _refresh(self) -> None:
         """Have the newest version in memory; create it where there is none, and may be."""
@@ -144,4 +156,5 @@ class Versions:
         document = self._committer.document
         assert document is not None
         self._seen.add(self._store.name)
+        self._known.saw(document.header())
         self._on_confirmed(document, began)

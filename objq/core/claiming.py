@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, cast
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
 from objq.core import ops
-from objq.core.document import Document, Job
-from objq.core.outcomes import Context
+from objq.core.document import Document, riding
+from objq.core.job import Job
 from objq.core.requests import parse_request
 
 MAX_GRANTED_BYTES: Final = 2 * 1024 * 1024
 """Of jobs granted to one claim, beyond the first: an answer has to fit a socket's buffers."""
+
+
+class Context(NamedTuple):
+    """What grants need from outside.
+
+    `now`: wall clock, ms. `mint` draws claim tokens. `epoch`: the leader's; None: granted directly.
+    """
+
+    now: int
+    mint: Callable[[], str]
+    epoch: int | None
 
 
 def take(document: Document, op: ops.TakeClaim, context: Context) -> ops.Granted:
@@ -91,36 +102,36 @@ def beat(document: Document, heard: Iterable[str], started: Iterable[str], now: 
 
     `heartbeat_seq` is the seq of that commit, by which direct workers see a claim move (§1).
     """
-    dirty, touched = document.dirty, document.touched
-    document.touched = None  # a heartbeat alone is nothing to tell those who watch
+    # A heartbeat alone is nothing to tell those who watch.
+    touched, document.touched = document.touched, None
     stamp = document.stamp(now)
     begun = set(started)
-    for token in sorted({*heard, *begun}):  # the same in, the same out
-        job = document.claims.get(token)
-        if job is None or job.claim is None:
-            continue
-        claim = job.claim
-        starts = token in begun and claim.started_at is None
-        attempts = job.view().attempts + starts
-        claim = msgspec.structs.replace(
-            claim,
-            heartbeat_at=stamp,
-            heartbeat_seq=document.seq + 1,
-            started_at=stamp if starts else claim.started_at,
-        )
-        document.change(job, claim=claim, attempts=attempts)
-        if starts and touched is not None:
-            touched[job.id] = None
-    document.dirty, document.touched = dirty, touched
+    with riding(document):
+        for token in sorted({*heard, *begun}):  # the same in, the same out
+            job = document.claims.get(token)
+            if job is None or job.claim is None:
+                continue
+            claim = job.claim
+            starts = token in begun and claim.started_at is None
+            attempts = job.view().attempts + starts
+            claim = msgspec.structs.replace(
+                claim,
+                heartbeat_at=stamp,
+                heartbeat_seq=document.seq + 1,
+                started_at=stamp if starts else claim.started_at,
+            )
+            document.change(job, claim=claim, attempts=attempts)
+            if starts and touched is not None:
+                touched[job.id] = None
+    document.touched = touched
 
 
 def beats_behind(document: Document, heard: Iterable[str], now: int) -> bool:
     """Tell whether heartbeats heard of these tokens have to be committed now.
 
-    A claim's `heartbeat_at` in the file is at most a quarter of the timeout behind (design §5); an
-    eighth leaves time for the write itself.
+    Half of what a claim's `heartbeat_at` may be behind leaves time for the write itself.
     """
-    behind_ms = document.settings.heartbeat_timeout_s * 1000 / 8
+    behind_ms = document.settings.beat_behind_s * 1000 / 2
     stamp = document.stamp(now)
     for token in heard:
         job = document.claims.get(token)

@@ -13,10 +13,11 @@ import msgspec
 import zstandard
 from msgspec import Raw, Struct
 
-from objq.core.document import Document, Header, QueueState, Totals, place_of
+from objq.core.document import Document, Header, QueueState, Totals
+from objq.core.job import PLACES, place_of
 from objq.core.ops import DocumentSettings, JobView
 from objq.core.requests import Remembered, RequestMemory
-from objq.errors import Corrupt, ForeignDocument, NewerSchema
+from objq.errors import Corrupt, ForeignDocument, Forked, NewerSchema, WentBack
 
 SCHEMA: Final = 1
 HEAD_BYTES: Final = 4096
@@ -77,11 +78,7 @@ def encode(document: Document) -> bytes:
     if len(head) > HEAD_BYTES - MARGIN_BYTES:
         raise ValueError(f"The header has {len(head)} bytes: the broker's URL is far too long.")
     parts = [head]
-    for name, jobs in (
-        ("jobs", document.jobs),
-        ("dead", document.dead),
-        ("finished", document.finished),
-    ):
+    for name, jobs in zip(PLACES, (document.jobs, document.dead, document.finished), strict=True):
         parts.append(b',\n"%s": [\n' % name.encode() if jobs else b',\n"%s": [' % name.encode())
         parts.append(b",\n".join([job.raw for job in jobs.values()]))
         parts.append(b"]")
@@ -106,7 +103,7 @@ def decode(data: bytes) -> Document:
 
     Raises NewerSchema, or Corrupt with what to do; the caller must then write nothing (S14).
     """
-    text = _plain(data)
+    text = to_json(data)
     try:
         schema = msgspec.json.decode(text, type=_Schema).objq
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -121,7 +118,7 @@ def decode(data: bytes) -> Document:
             RequestMemory(file.requests.forgotten, file.requests.clients),
             file.totals,
         )
-        for where in ("jobs", "dead", "finished"):
+        for where in PLACES:
             _load(document, where, getattr(file, where))
     except (msgspec.MsgspecError, RecursionError) as error:
         _corrupt(str(error))
@@ -131,6 +128,7 @@ def decode(data: bytes) -> Document:
 
 def decode_head(data: bytes) -> Header:
     """Return the header from the first `HEAD_BYTES` bytes of an object (or from all of it)."""
+    _check_present(data)
     if data.startswith(ZSTD_MAGIC):
         try:
             head = zstandard.ZstdDecompressor().decompressobj().decompress(data[:HEAD_BYTES])
@@ -148,32 +146,33 @@ def decode_head(data: bytes) -> Header:
 
 
 def check_successor(seen: Header, found: Header) -> None:
-    """Raise ForeignDocument unless `found` may be what became of `seen` (S14)."""
+    """Raise ForeignDocument unless `found` may be what became of `seen` (S14).
+
+    The commit of either may be empty: not known, where a broker told of it.
+    """
     if found.document != seen.document:
         raise ForeignDocument(
             f"this is document {found.document}, but {seen.document} was here before; "
             "if that is intended (a restore), run manage.py objq_doctor --adopt"
         )
     if found.seq < seen.seq or found.epoch < seen.epoch:
-        raise ForeignDocument(
+        raise WentBack(
             f"the document went back from epoch {seen.epoch}, seq {seen.seq} to epoch "
             f"{found.epoch}, seq {found.seq}; if an older version was restored on purpose, "
             "run manage.py objq_doctor --adopt"
         )
-    if found.seq == seen.seq and found.commit != seen.commit:
-        raise ForeignDocument(
-            f"there are two versions with seq {found.seq}: somebody wrote unconditionally"
-        )
+    if found.seq == seen.seq and found.commit != seen.commit and found.commit and seen.commit:
+        raise Forked(f"there are two versions with seq {found.seq}: somebody wrote unconditionally")
+
+
+def _check_present(data: bytes) -> None:
+    if not data:
+        _corrupt("it is empty")
 
 
 def to_json(data: bytes) -> bytes:
-    """Return the JSON text of an object as it was stored, compressed or not."""
-    return _plain(data)
-
-
-def _plain(data: bytes) -> bytes:
-    if not data:
-        _corrupt("it is empty")
+    """Return the JSON text of an object as it was stored, compressed or not. Raises Corrupt."""
+    _check_present(data)
     if not data.startswith(ZSTD_MAGIC):
         return data
     parts = []
@@ -202,7 +201,7 @@ def _load(document: Document, where: str, records: list[Raw]) -> None:
             _corrupt(f"job {view.id} is {view.state} but its claim says otherwise")
         if view.claim is not None and view.claim.token in document.claims:
             _corrupt(f"two jobs are held under the token {view.claim.token}")
-        document.load(where, view, raw)
+        document.load(view, raw)
 
 
 def _check_schema(schema: int) -> None:

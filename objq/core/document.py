@@ -9,24 +9,16 @@ few microseconds), so that a million waiting jobs cost little more than their te
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from objq.core.ops import (
-    Attempt,
-    BrokerInfo,
-    Challenge,
-    Claim,
-    DocumentSettings,
-    JobState,
-    JobView,
-    QueueStats,
-    Running,
-    Statistics,
-)
+from objq.core.job import PLACES, Job, encode_view, place_of
+from objq.core.ops import Attempt, BrokerInfo, Challenge, DocumentSettings, JobState, JobView
+from objq.core.ready import Ready
 from objq.core.requests import Remembered, RequestMemory
 
 CLAIM_RESERVE_BYTES: Final = 256
@@ -37,55 +29,6 @@ KEPT_SHARE: Final = 8
 
 UNBURNT_HISTORY: Final = 8
 """Ended claims kept in a job's history beyond its `max_attempts`."""
-
-_encode = msgspec.json.Encoder().encode
-_decode_view = msgspec.json.Decoder(JobView).decode
-
-
-class Job(Struct, gc=False, eq=False):
-    """One job: what the indexes need, and `raw`, from which the rest is read when needed."""
-
-    id: str
-    queue: str
-    state: JobState
-    priority: int
-    order: int
-    raw: bytes
-    pushed_at: int
-    run_after: int | None = None
-    claim: Claim | None = None
-    cancel_requested: bool = False
-    kept_from_ms: int | None = None
-    due_at: int | None = None
-    """When it became ready by time (ms), for telling how long it waited; in memory only."""
-
-    def view(self) -> JobView:
-        return _decode_view(self.raw)
-
-    def running(self, heard_ago_s: float | None) -> Running:
-        """Return a job that is held as a row, for overviews."""
-        view = self.view()
-        assert view.claim is not None
-        return Running(
-            id=view.id,
-            queue=view.queue,
-            task=view.task,
-            worker=view.claim.worker,
-            claimed_at=view.claim.claimed_at,
-            attempt=view.attempt,
-            started=view.claim.started_at is not None,
-            heard_ago_s=heard_ago_s,
-        )
-
-    def __lt__(self, other: Job) -> bool:
-        return self.order < other.order
-
-
-def place_of(state: JobState) -> str:
-    """Return the list that a job of this state stands in: `jobs`, `dead` or `finished`."""
-    if state == "dead":
-        return "dead"
-    return "finished" if state in ("succeeded", "cancelled") else "jobs"
 
 
 class Totals(Struct):
@@ -120,37 +63,14 @@ class Header(Struct, frozen=True, kw_only=True):
     challenge: Challenge | None
 
 
-class _Ready:
-    """The ready jobs of one queue: a heap by push order for each priority."""
-
-    def __init__(self) -> None:
-        self.heaps: dict[int, list[tuple[int, Job]]] = {}
-
-    def add(self, job: Job) -> None:
-        heapq.heappush(self.heaps.setdefault(job.priority, []), (job.order, job))
-
-    def first(self, present: Mapping[str, Job]) -> Job | None:
-        """Return the job that is granted next. Entries of jobs that left are dropped here."""
-        while self.heaps:
-            priority = max(self.heaps)
-            heap = self.heaps[priority]
-            while heap:
-                job = heap[0][1]
-                if job.state == "ready" and present.get(job.id) is job:
-                    return job
-                heapq.heappop(heap)
-            del self.heaps[priority]
-        return None
-
-    def leave(self, job: Job) -> None:
-        """Take the job out if it is at the head; other entries are dropped when they get there."""
-        heap = self.heaps.get(job.priority)
-        if heap and heap[0][1] is job:
-            heapq.heappop(heap)
-
-    def oldest_pushed_at(self) -> int | None:
-        """Return the least push time at the head of any priority (ms)."""
-        return min((heap[0][1].pushed_at for heap in self.heaps.values() if heap), default=None)
+@contextmanager
+def riding(document: Document) -> Iterator[None]:
+    """Let what is done inside ask for no commit: it rides on the next one."""
+    dirty = document.dirty
+    try:
+        yield
+    finally:
+        document.dirty = dirty
 
 
 class Document:
@@ -180,13 +100,14 @@ class Document:
         self.jobs: dict[str, Job] = {}
         self.dead: dict[str, Job] = {}
         self.finished: dict[str, Job] = {}
+        self._places = {"jobs": self.jobs, "dead": self.dead, "finished": self.finished}
         self.claims: dict[str, Job] = {}
         self.claims_by_id: dict[str, dict[str, Job]] = {}
         self.ended: dict[str, Job] = {}
         self.counts: dict[str, dict[str, int]] = {}
-        self.bytes: dict[str, int] = {"jobs": 0, "dead": 0, "finished": 0}
+        self.bytes: dict[str, int] = dict.fromkeys(PLACES, 0)
         self.dropped: dict[str, int] = {"finished": 0, "dead": 0}
-        self.ready: dict[str, _Ready] = {}
+        self.ready: dict[str, Ready] = {}
         self.touched: dict[str, None] | None = None
         """The ids of jobs that came, went or changed, while somebody watches; else None."""
         self._scheduled: list[tuple[int, int, Job]] = []
@@ -301,15 +222,15 @@ class Document:
 
     def add(self, view: JobView) -> Job:
         """Append a job to the waiting ones, at the end of the push order."""
-        job = self._job(view, _encode(view))
-        self._enter(self.jobs, "jobs", job)
+        job = self._job(view, encode_view(view))
+        self._enter(job)
         self._index_history(job, (), view.history)
         return job
 
-    def load(self, where: str, view: JobView, raw: bytes) -> None:
-        """Add a job as it was read from the file, to `jobs`, `dead` or `finished`."""
+    def load(self, view: JobView, raw: bytes) -> None:
+        """Add a job as it was read from the file, to where its state says that it stands."""
         job = self._job(view, raw)
-        self._enter(getattr(self, where), where, job)
+        self._enter(job)
         self._index_history(job, (), view.history)
 
     def change(self, job: Job, **fields: Any) -> Job:
@@ -318,7 +239,7 @@ class Document:
         view = msgspec.structs.replace(old, **fields)
         self._leave_indexes(job)
         self.bytes["jobs"] -= len(job.raw)
-        job.raw = _encode(view)
+        job.raw = encode_view(view)
         job.state, job.run_after, job.claim = view.state, view.run_after, view.claim
         job.cancel_requested = view.cancel_requested
         self.bytes["jobs"] += len(job.raw)
@@ -327,8 +248,8 @@ class Document:
         self.dirty = True
         return job
 
-    def finish(self, job: Job, where: str, now: int, **fields: Any) -> Job:
-        """Move a job from the waiting ones to `dead` or `finished`."""
+    def finish(self, job: Job, now: int, *, state: JobState, **fields: Any) -> Job:
+        """Move a job from the waiting ones to `dead` or `finished`, as `state` says."""
         old = job.view()
         view = msgspec.structs.replace(
             old,
@@ -336,28 +257,28 @@ class Document:
             run_after=None,
             finished_at=self.stamp(now),
             kept_from_ms=self.uptime_ms,
+            state=state,
             **fields,
         )
-        self._leave(self.jobs, "jobs", job)
-        ended = self._job(view, _encode(view))
-        self._enter(getattr(self, where), where, ended)
+        self._leave(job)
+        ended = self._job(view, encode_view(view))
+        self._enter(ended)
         self._index_history(ended, old.history, view.history)
-        self.trim(where)
+        self.trim(place_of(state))
         return ended
 
-    def remove(self, where: str, job: Job) -> None:
+    def remove(self, job: Job) -> None:
         """Take a job out of the document, with all that is known of it."""
         self._index_history(job, job.view().history, ())
-        self._leave(getattr(self, where), where, job)
+        self._leave(job)
 
     def make_due_ready(self, now: int) -> None:
         """Let jobs whose `run_after` has come by the wall clock be ready (S15); needs no commit."""
-        while (due := self.next_due()) is not None and due <= now:
-            job = heapq.heappop(self._scheduled)[2]
-            dirty = self.dirty
-            self.change(job, state="ready", run_after=None)
-            job.due_at = due
-            self.dirty = dirty
+        with riding(self):
+            while (due := self.next_due()) is not None and due <= now:
+                job = heapq.heappop(self._scheduled)[2]
+                self.change(job, state="ready", run_after=None)
+                job.due_at = due
 
     def trim(self, where: str) -> int:
         """Drop the oldest of `finished` or `dead` beyond age, count or bytes; return how many."""
@@ -366,17 +287,16 @@ class Document:
             "finished": (settings.result_ttl_s, settings.max_finished),
             "dead": (settings.dead_ttl_s, settings.max_dead),
         }[where]
-        kept: dict[str, Job] = getattr(self, where)
+        kept = self._places[where]
         most_bytes = self.settings.max_bytes // KEPT_SHARE
         before = len(kept)
-        while kept:
-            oldest = next(iter(kept.values()))
-            age_ms = self.uptime_ms - (oldest.kept_from_ms or 0)
-            if age_ms <= ttl_s * 1000 and len(kept) <= most and self.bytes[where] <= most_bytes:
-                break
-            dirty = self.dirty
-            self.remove(where, oldest)
-            self.dirty = dirty
+        with riding(self):
+            while kept:
+                oldest = next(iter(kept.values()))
+                age_ms = self.uptime_ms - (oldest.kept_from_ms or 0)
+                if age_ms <= ttl_s * 1000 and len(kept) <= most and self.bytes[where] <= most_bytes:
+                    break
+                self.remove(oldest)
         gone = before - len(kept)
         self.dropped[where] += gone
         return gone
@@ -400,14 +320,16 @@ class Document:
             kept_from_ms=view.kept_from_ms,
         )
 
-    def _enter(self, among: dict[str, Job], where: str, job: Job) -> None:
-        among[job.id] = job
+    def _enter(self, job: Job) -> None:
+        where = place_of(job.state)
+        self._places[where][job.id] = job
         self.bytes[where] += len(job.raw)
         self._enter_indexes(job)
         self.dirty = True
 
-    def _leave(self, among: dict[str, Job], where: str, job: Job) -> None:
-        del among[job.id]
+    def _leave(self, job: Job) -> None:
+        where = place_of(job.state)
+        del self._places[where][job.id]
         self.bytes[where] -= len(job.raw)
         self._leave_indexes(job)
         self.dirty = True
@@ -420,7 +342,7 @@ class Document:
         counts = self.counts.setdefault(job.queue, {})
         counts[job.state] = counts.get(job.state, 0) + 1
         if job.state == "ready":
-            self.ready.setdefault(job.queue, _Ready()).add(job)
+            self.ready.setdefault(job.queue, Ready()).add(job)
         elif job.state == "scheduled":
             heapq.heappush(self._scheduled, (job.run_after or 0, job.order, job))
         if job.claim is not None:
@@ -443,44 +365,3 @@ class Document:
             self.ended.pop(attempt.token, None)
         for attempt in new:
             self.ended[attempt.token] = job
-
-    # --- overviews ------------------------------------------------------------------------------
-
-    def statistics(self, heard_ago_s: Callable[[str], float | None], most: int = 100) -> Statistics:
-        """Return counts per queue, and the running jobs that were heard of longest ago."""
-        return Statistics(
-            document=self.id,
-            seq=self.seq,
-            epoch=self.epoch,
-            at=self.at,
-            broker=self.broker,
-            size_bytes=sum(self.bytes.values()),
-            queues=self.queue_stats(),
-            running=tuple(self._running(heard_ago_s, most)),
-        )
-
-    def queue_stats(self) -> dict[str, QueueStats]:
-        """Return the counts of every queue, by name."""
-        names = self.totals.keys() | self.counts.keys() | self.queues.keys()
-        return {name: self._queue_stats(name) for name in sorted(names)}
-
-    def _queue_stats(self, name: str) -> QueueStats:
-        counts = self.counts.get(name, {})
-        ready = self.ready.get(name)
-        if ready is not None:
-            ready.first(self.jobs)  # drops stale heads
-        return QueueStats(
-            ready=counts.get("ready", 0),
-            scheduled=counts.get("scheduled", 0),
-            running=counts.get("running", 0),
-            dead=counts.get("dead", 0),
-            finished=counts.get("succeeded", 0) + counts.get("cancelled", 0),
-            paused=self.is_paused(name),
-            oldest_ready_at=ready.oldest_pushed_at() if ready else None,
-            totals=msgspec.to_builtins(self.totals.get(name, Totals())),
-        )
-
-    def _running(self, heard_ago_s: Callable[[str], float | None], most: int) -> Iterator[Running]:
-        held = ((heard_ago_s(token) or 0.0, token) for token in self.claims)
-        for ago_s, token in heapq.nlargest(most, held):
-            yield self.claims[token].running(ago_s)

@@ -12,10 +12,11 @@ from typing import Final, Literal, cast
 from msgspec import UNSET, Raw, UnsetType
 
 from objq.core import ops
-from objq.core.document import UNBURNT_HISTORY, Document, Job
+from objq.core.document import UNBURNT_HISTORY, Document
+from objq.core.job import Job
 from objq.core.jsontext import check_json
 from objq.core.ops import Attempt, ItemOutcome, JobError, JobView
-from objq.core.outcomes import Context, each_token
+from objq.core.outcomes import each_token
 from objq.errors import ClaimLost
 
 BACKOFF_BASE_S: Final = 2.0
@@ -28,13 +29,13 @@ CRAMPED_HISTORY: Final = 2
 EndedAs = Literal["succeeded", "failed", "expired", "released"]
 
 
-def complete(document: Document, op: ops.Complete, context: Context) -> ops.Outcomes:
+def complete(document: Document, op: ops.Complete, now: int) -> ops.Outcomes:
     return each_token(
-        op.items, lambda item: item.token, lambda item: _complete_one(document, item, context)
+        op.items, lambda item: item.token, lambda item: _complete_one(document, item, now)
     )
 
 
-def _complete_one(document: Document, item: ops.Completion, context: Context) -> ItemOutcome:
+def _complete_one(document: Document, item: ops.Completion, now: int) -> ItemOutcome:
     job = document.claims.get(item.token)
     if job is None:
         return _repeated(document, item.token, "succeeded")
@@ -42,11 +43,10 @@ def _complete_one(document: Document, item: ops.Completion, context: Context) ->
     view = job.view()
     ended = document.finish(
         job,
-        "finished",
-        context.now,
+        now,
         state="succeeded",
         attempts=view.attempt,
-        history=_history(document, view, context, "succeeded"),
+        history=_history(document, view, now, "succeeded"),
         result=result,
         result_dropped=dropped,
     )
@@ -63,13 +63,13 @@ def _kept_result(document: Document, result: Raw) -> tuple[Raw | UnsetType, str 
     return result, None
 
 
-def fail(document: Document, op: ops.Fail, context: Context) -> ops.Outcomes:
+def fail(document: Document, op: ops.Fail, now: int) -> ops.Outcomes:
     return each_token(
-        op.items, lambda item: item.token, lambda item: _fail_one(document, item, context)
+        op.items, lambda item: item.token, lambda item: _fail_one(document, item, now)
     )
 
 
-def _fail_one(document: Document, item: ops.Failure, context: Context) -> ItemOutcome:
+def _fail_one(document: Document, item: ops.Failure, now: int) -> ItemOutcome:
     job = document.claims.get(item.token)
     if job is None:
         return _repeated(document, item.token, "failed")
@@ -79,19 +79,19 @@ def _fail_one(document: Document, item: ops.Failure, context: Context) -> ItemOu
     error = shorten_error(item.error, most)
     document.totals_of(job.queue).failed += 1
     if job.cancel_requested:
-        return _end_cancelled(document, job, context, "failed", error)
-    history = _history(document, view, context, "failed", error)
+        return _end_cancelled(document, job, now, "failed", error)
+    history = _history(document, view, now, "failed", error)
     if attempts >= view.max_attempts or item.retry_after is None:
         reason = "failed and asked for no further attempt"
         if attempts >= view.max_attempts:
             reason = f"failed {attempts} of {view.max_attempts} attempts"
-        return _bury(document, job, context, reason, attempts, history, item.token)
+        return _bury(document, job, now, reason, attempts, history, item.token)
     pause_s = default_backoff_s(attempts) if item.retry_after is UNSET else item.retry_after
     pause_ms = int(pause_s * 1000)
     document.change(
         job,
         state="scheduled" if pause_ms else "ready",
-        run_after=context.now + pause_ms if pause_ms else None,
+        run_after=now + pause_ms if pause_ms else None,
         attempts=attempts,
         claim=None,
         history=history,
@@ -99,16 +99,16 @@ def _fail_one(document: Document, item: ops.Failure, context: Context) -> ItemOu
     return ItemOutcome(id=job.id, token=item.token, state=job.state)
 
 
-def release(document: Document, op: ops.Release, context: Context) -> ops.Outcomes:
-    return each_token(op.tokens, str, lambda token: _release_one(document, token, context))
+def release(document: Document, op: ops.Release, now: int) -> ops.Outcomes:
+    return each_token(op.tokens, str, lambda token: _release_one(document, token, now))
 
 
-def _release_one(document: Document, token: str, context: Context) -> ItemOutcome:
+def _release_one(document: Document, token: str, now: int) -> ItemOutcome:
     job = document.claims.get(token)
     if job is None:
         return _repeated(document, token, "released")
     if job.cancel_requested:
-        return _end_cancelled(document, job, context, "released")
+        return _end_cancelled(document, job, now, "released")
     view = job.view()
     claim = cast(ops.Claim, view.claim)
     document.change(
@@ -117,7 +117,7 @@ def _release_one(document: Document, token: str, context: Context) -> ItemOutcom
         claim=None,
         attempts=view.attempts - (claim.started_at is not None),
         alone=claim.alone,  # handing it back has not cleared it of the suspicion
-        history=_history(document, view, context, "released"),
+        history=_history(document, view, now, "released"),
     )
     return ItemOutcome(id=job.id, token=token, state=job.state)
 
@@ -129,28 +129,27 @@ def expire(document: Document, tokens: Iterable[str], now: int) -> int:
     limit the job is dead ("worker lost"); an unstarted one is not, and the job is next granted
     alone.
     """
-    context = Context(now, _no_token, None)
     live = [job for token in tokens if (job := document.claims.get(token)) is not None]
     for job in live:
-        _expire_one(document, job, context)
+        _expire_one(document, job, now)
     return len(live)
 
 
-def _expire_one(document: Document, job: Job, context: Context) -> None:
+def _expire_one(document: Document, job: Job, now: int) -> None:
     document.totals_of(job.queue).expired += 1
     view = job.view()
     claim = cast(ops.Claim, view.claim)
     if job.cancel_requested:
-        _end_cancelled(document, job, context, "expired")
+        _end_cancelled(document, job, now, "expired")
         return
     started = claim.started_at is not None
     error = JobError(
         type="objq.errors.WorkerLost",
         message=f"worker lost: {claim.worker or 'unnamed'} fell silent",
     )
-    history = _history(document, view, context, "expired", error if started else None)
+    history = _history(document, view, now, "expired", error if started else None)
     if started and view.attempts >= view.max_attempts:
-        _bury(document, job, context, "worker lost", view.attempts, history, claim.token)
+        _bury(document, job, now, "worker lost", view.attempts, history, claim.token)
         return
     document.change(
         job, state="ready", claim=None, alone=claim.alone or not started, history=history
@@ -160,15 +159,13 @@ def _expire_one(document: Document, job: Job, context: Context) -> None:
 def _bury(
     document: Document,
     job: Job,
-    context: Context,
+    now: int,
     reason: str,
     attempts: int,
     history: tuple[Attempt, ...],
     token: str,
 ) -> ItemOutcome:
-    document.finish(
-        job, "dead", context.now, state="dead", reason=reason, attempts=attempts, history=history
-    )
+    document.finish(job, now, state="dead", reason=reason, attempts=attempts, history=history)
     document.totals_of(job.queue).dead += 1
     return ItemOutcome(id=job.id, token=token, state="dead")
 
@@ -176,7 +173,7 @@ def _bury(
 def _end_cancelled(
     document: Document,
     job: Job,
-    context: Context,
+    now: int,
     outcome: EndedAs,
     error: JobError | None = None,
 ) -> ItemOutcome:
@@ -185,11 +182,10 @@ def _end_cancelled(
     claim = cast(ops.Claim, view.claim)
     document.finish(
         job,
-        "finished",
-        context.now,
+        now,
         state="cancelled",
         reason="cancelled while it ran",
-        history=_history(document, view, context, outcome, error),
+        history=_history(document, view, now, outcome, error),
     )
     document.totals_of(job.queue).cancelled += 1
     return ItemOutcome(id=job.id, token=claim.token, state="cancelled")
@@ -210,12 +206,12 @@ def _repeated(document: Document, token: str, same: EndedAs) -> ItemOutcome:
 def _history(
     document: Document,
     view: JobView,
-    context: Context,
+    now: int,
     outcome: EndedAs,
     error: JobError | None = None,
 ) -> tuple[Attempt, ...]:
     claim = cast(ops.Claim, view.claim)
-    stamp = document.stamp(context.now)
+    stamp = document.stamp(now)
     started_at = claim.started_at
     if started_at is None and outcome in ("succeeded", "failed"):
         started_at = claim.claimed_at  # it has run: the report is the first word of its start
@@ -261,7 +257,3 @@ def _middle_out(text: str, most_bytes: int) -> str:
 def default_backoff_s(attempts: int) -> float:
     """Return the pause after so many failed attempts: 2, 4, 8 … seconds, at most an hour."""
     return min(BACKOFF_BASE_S ** min(attempts, 32), BACKOFF_MOST_S)
-
-
-def _no_token() -> str:
-    raise AssertionError("ending a claim grants nothing")

@@ -25,8 +25,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from objq.core import ops
-from objq.core.document import Document, Job, place_of
+from objq.core.document import Document
 from objq.core.filters import Matcher
+from objq.core.job import Job, place_of
 from objq.core.summaries import brief, summary
 from objq.errors import Invalid
 

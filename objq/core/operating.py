@@ -9,49 +9,48 @@ from collections.abc import Callable
 from functools import partial
 
 from objq.core import ops
-from objq.core.document import Document, Job, QueueState, place_of
+from objq.core.document import Document, QueueState
+from objq.core.job import Job, place_of
 from objq.core.ops import JobState, JobView
-from objq.core.outcomes import Context, once
+from objq.core.outcomes import once
 from objq.core.pushing import check_queue, check_room
 from objq.errors import Conflict, NotFound
 
-Step = Callable[[Document, Job, Context], JobState]
+Step = Callable[[Document, Job, int], JobState]
 
 
-def on_jobs(document: Document, op: ops.JobsRequest, context: Context) -> ops.Outcomes:
+def on_jobs(document: Document, op: ops.JobsRequest, now: int) -> ops.Outcomes:
     """Apply the request to each of its jobs that is in the expected state."""
-    steps = ((job_id, partial(_on_job, document, op, job_id, context)) for job_id in op.ids)
-    return once(document, op, steps, context)
+    steps = ((job_id, partial(_on_job, document, op, job_id, now)) for job_id in op.ids)
+    return once(document, op, steps, now)
 
 
-def _on_job(document: Document, op: ops.JobsRequest, job_id: str, context: Context) -> JobState:
+def _on_job(document: Document, op: ops.JobsRequest, job_id: str, now: int) -> JobState:
     job = document.find(job_id)
     if job is None:
         raise NotFound(f"there is no job {job_id}")
     if job.state != op.expected:
         raise Conflict(f"job {job_id} is {job.state}, not {op.expected}")
-    return _STEPS[type(op)](document, job, context)
+    return _STEPS[type(op)](document, job, now)
 
 
-def _cancel_job(document: Document, job: Job, context: Context) -> JobState:
+def _cancel_job(document: Document, job: Job, now: int) -> JobState:
     if job.state == "running":
         document.change(job, cancel_requested=True)
         return "running"
     if job.state not in ("ready", "scheduled"):
         raise Conflict(f"job {job.id} has ended already: it is {job.state}")
-    document.finish(
-        job, "finished", context.now, state="cancelled", reason="cancelled in the queue"
-    )
+    document.finish(job, now, state="cancelled", reason="cancelled in the queue")
     document.totals_of(job.queue).cancelled += 1
     return "cancelled"
 
 
-def _retry_job(document: Document, job: Job, context: Context) -> JobState:
+def _retry_job(document: Document, job: Job, now: int) -> JobState:
     if job.state not in ("dead", "cancelled"):
         raise Conflict(f"job {job.id} is {job.state}; only dead and cancelled ones can be retried")
     view = job.view()
     check_room(document, job.queue, len(job.raw))
-    document.remove(place_of(job.state), job)
+    document.remove(job)
     document.add(
         JobView(
             id=view.id,
@@ -60,7 +59,7 @@ def _retry_job(document: Document, job: Job, context: Context) -> JobState:
             args=view.args,
             kwargs=view.kwargs,
             state="ready",
-            pushed_at=document.stamp(context.now),
+            pushed_at=document.stamp(now),
             priority=view.priority,
             max_attempts=view.max_attempts,
             history=view.history,
@@ -70,34 +69,34 @@ def _retry_job(document: Document, job: Job, context: Context) -> JobState:
     return "ready"
 
 
-def _delete_job(document: Document, job: Job, context: Context) -> JobState:
+def _delete_job(document: Document, job: Job, now: int) -> JobState:
     if job.state == "running":
         raise Conflict(f"job {job.id} is running; cancel it first")
     if place_of(job.state) == "jobs":
         document.totals_of(job.queue).deleted += 1
-    document.remove(place_of(job.state), job)
+    document.remove(job)
     return job.state
 
 
-def _run_now(document: Document, job: Job, context: Context) -> JobState:
+def _run_now(document: Document, job: Job, now: int) -> JobState:
     if job.state != "scheduled":
         raise Conflict(f"job {job.id} is {job.state}; only a scheduled one can be run now")
     document.change(job, state="ready", run_after=None)
     return "ready"
 
 
-def pause(document: Document, op: ops.Pause, context: Context) -> ops.Answer:
+def pause(document: Document, op: ops.Pause, now: int) -> ops.Answer:
     """Grant nothing more from the queue until it is resumed."""
-    return _set_paused(document, op, context, paused=True)
+    return _set_paused(document, op, now, paused=True)
 
 
-def resume(document: Document, op: ops.Resume, context: Context) -> ops.Answer:
+def resume(document: Document, op: ops.Resume, now: int) -> ops.Answer:
     """Grant from the queue again."""
-    return _set_paused(document, op, context, paused=False)
+    return _set_paused(document, op, now, paused=False)
 
 
 def _set_paused(
-    document: Document, op: ops.Pause | ops.Resume, context: Context, *, paused: bool
+    document: Document, op: ops.Pause | ops.Resume, now: int, *, paused: bool
 ) -> ops.Answer:
     if document.find_request(op.request) is not None:
         return ops.Answer()
@@ -106,7 +105,7 @@ def _set_paused(
         document.queues[op.queue] = QueueState(paused=True)
     else:
         document.queues.pop(op.queue, None)
-    document.requests.record(op.request, document.stamp(context.now))
+    document.requests.record(op.request, document.stamp(now))
     document.dirty = True
     return ops.Answer()
 

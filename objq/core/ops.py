@@ -9,7 +9,7 @@ Times are integer milliseconds since the epoch, UTC, unless the name ends in `_s
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -18,13 +18,44 @@ Position = tuple[int, int, int]
 
 JobState = Literal["scheduled", "ready", "running", "succeeded", "dead", "cancelled"]
 
-JobId = Annotated[str, Meta(min_length=1, max_length=63)]
-Token = Annotated[str, Meta(min_length=1, max_length=64)]
-ClaimId = Annotated[str, Meta(min_length=1, max_length=64)]
-RequestId = Annotated[str, Meta(max_length=80, pattern=r"^\d{1,19}-[A-Za-z0-9_-]{1,40}:\d{1,12}$")]
-_PRINTABLE = r"^[^\x00-\x1f\x7f]*\Z"
-QueueName = Annotated[str, Meta(min_length=1, max_length=64, pattern=_PRINTABLE)]
-WorkerName = Annotated[str, Meta(max_length=64, pattern=_PRINTABLE)]
+MAX_JOB_ID: Final = 63
+MAX_NAME: Final = 64
+"""Characters of a name (of a queue, a worker, a client), of a token and of a claim's id."""
+
+MAX_TASK: Final = 256
+"""Characters of a task's dotted path."""
+
+MAX_ATTEMPTS: Final = 100
+MAX_ITEMS: Final = 10_000
+"""Of jobs, tokens or ids in one request."""
+
+MAX_GRANTS: Final = 1000
+"""Jobs that one claim may ask for."""
+
+MAX_LOOKED_UP: Final = 1000
+"""Jobs that one `get` may ask for."""
+
+MAX_QUEUES: Final = 100
+"""Queues that one claim, one filter or one worker may name."""
+
+MAX_RETRY_AFTER_S: Final = 31_536_000.0
+"""A year: the longest pause before the next attempt of a job."""
+
+MAX_RECORD_BYTES: Final = 900_000
+"""The most that one job or result may be allowed: a frame of the wire, less what is around it."""
+
+REQUEST_PATTERN: Final = r"^([0-9]{1,19}-[A-Za-z0-9_-]{1,40}):([0-9]{1,12})\Z"
+"""`<seq>-<random>:<number>`, of which what is before the colon is the prefix (S7)."""
+
+_PRINTABLE: Final = r"^[^\x00-\x1f\x7f]*\Z"
+
+JobId = Annotated[str, Meta(min_length=1, max_length=MAX_JOB_ID)]
+Token = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
+ClaimId = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
+RequestId = Annotated[str, Meta(max_length=80, pattern=REQUEST_PATTERN)]
+QueueName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, pattern=_PRINTABLE)]
+WorkerName = Annotated[str, Meta(max_length=MAX_NAME, pattern=_PRINTABLE)]
+TaskPath = Annotated[str, Meta(min_length=1, max_length=MAX_TASK)]
 Priority = Annotated[int, Meta(ge=-100, le=100)]
 Millis = Annotated[int, Meta(ge=0, le=253402300799999)]  # to the end of the year 9999
 
@@ -43,13 +74,13 @@ class NewJob(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A job as it is pushed. The id is the client's own (a time-ordered UUID)."""
 
     id: JobId
-    task: Annotated[str, Meta(min_length=1, max_length=256)]
+    task: TaskPath
     queue: QueueName = "default"
     args: Raw = EMPTY_LIST
     kwargs: Raw = EMPTY_DICT
     priority: Priority = 0
     run_after: Millis | None = None
-    max_attempts: Annotated[int, Meta(ge=1, le=100)] = 3
+    max_attempts: Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)] = 3
 
 
 class JobError(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -176,8 +207,8 @@ class Hello(Op, frozen=True, tag="hello", kw_only=True):
     A worker gives its name, queues, slots and the host it runs on, which `workers` tells.
     """
 
-    client: Annotated[str, Meta(max_length=64)]
-    version: Annotated[str, Meta(max_length=64)] = ""
+    client: Annotated[str, Meta(max_length=MAX_NAME)]
+    version: Annotated[str, Meta(max_length=MAX_NAME)] = ""
     document: str | None = None
     worker: WorkerName | None = None
     queues: tuple[QueueName, ...] = ()
@@ -189,7 +220,7 @@ class Push(Op, frozen=True, tag="push", kw_only=True):
     """Append jobs. `repeat`: sent before and not answered, so a refusal has to be committed."""
 
     request: RequestId
-    jobs: Annotated[tuple[NewJob, ...], Meta(min_length=1, max_length=10_000)]
+    jobs: Annotated[tuple[NewJob, ...], Meta(min_length=1, max_length=MAX_ITEMS)]
     repeat: bool = False
 
 
@@ -201,8 +232,10 @@ class TakeClaim(Op, frozen=True, tag="claim", kw_only=True):
     """
 
     claim: ClaimId
-    queues: Annotated[tuple[QueueName, ...], Meta(min_length=1, max_length=100)] = ("default",)
-    max: Annotated[int, Meta(ge=1, le=1000)] = 1
+    queues: Annotated[tuple[QueueName, ...], Meta(min_length=1, max_length=MAX_QUEUES)] = (
+        "default",
+    )
+    max: Annotated[int, Meta(ge=1, le=MAX_GRANTS)] = 1
     wait: Annotated[float, Meta(ge=0, le=3600)] = 0.0
     worker: WorkerName = ""
 
@@ -210,8 +243,8 @@ class TakeClaim(Op, frozen=True, tag="claim", kw_only=True):
 class Heartbeat(Op, frozen=True, tag="heartbeat", kw_only=True):
     """The holder of `tokens` lives; those in `started` have begun."""
 
-    tokens: Annotated[tuple[Token, ...], Meta(max_length=10_000)]
-    started: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
+    tokens: Annotated[tuple[Token, ...], Meta(max_length=MAX_ITEMS)]
+    started: Annotated[tuple[Token, ...], Meta(max_length=MAX_ITEMS)] = ()
 
 
 class Completion(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -220,7 +253,7 @@ class Completion(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Complete(Op, frozen=True, tag="complete", kw_only=True):
-    items: Annotated[tuple[Completion, ...], Meta(min_length=1, max_length=10_000)]
+    items: Annotated[tuple[Completion, ...], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -228,28 +261,28 @@ class Failure(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     token: Token
     error: JobError
-    retry_after: Annotated[float, Meta(ge=0, le=31_536_000)] | None | UnsetType = UNSET
+    retry_after: Annotated[float, Meta(ge=0, le=MAX_RETRY_AFTER_S)] | None | UnsetType = UNSET
 
 
 class Fail(Op, frozen=True, tag="fail", kw_only=True):
-    items: Annotated[tuple[Failure, ...], Meta(min_length=1, max_length=10_000)]
+    items: Annotated[tuple[Failure, ...], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
 class Release(Op, frozen=True, tag="release", kw_only=True):
     """Hand back without burning an attempt."""
 
-    tokens: Annotated[tuple[Token, ...], Meta(min_length=1, max_length=10_000)]
+    tokens: Annotated[tuple[Token, ...], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
 class Get(Op, frozen=True, tag="get", kw_only=True):
-    ids: Annotated[tuple[JobId, ...], Meta(min_length=1, max_length=1000)]
+    ids: Annotated[tuple[JobId, ...], Meta(min_length=1, max_length=MAX_LOOKED_UP)]
 
 
 class JobsRequest(Op, frozen=True, kw_only=True):
     """Base of the operator's requests on jobs. `expected`: the state each must be in."""
 
     request: RequestId
-    ids: Annotated[tuple[JobId, ...], Meta(min_length=1, max_length=10_000)]
+    ids: Annotated[tuple[JobId, ...], Meta(min_length=1, max_length=MAX_ITEMS)]
     expected: JobState
     repeat: bool = False
 
@@ -297,8 +330,8 @@ class Filter(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """
 
     states: Annotated[tuple[JobState, ...], Meta(max_length=6)] = ()
-    queues: Annotated[tuple[QueueName, ...], Meta(max_length=100)] = ()
-    task: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    queues: Annotated[tuple[QueueName, ...], Meta(max_length=MAX_QUEUES)] = ()
+    task: TaskPath | None = None
     text: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
     error: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
 
@@ -357,7 +390,7 @@ class Welcome(Answer, frozen=True, kw_only=True):
     role: str
     version: str
     settings: DocumentSettings
-    limits: dict[str, int]
+    limits: dict[str, int] = {}
 
 
 class Outcomes(Answer, frozen=True, kw_only=True):
@@ -427,12 +460,15 @@ class Challenge(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Statistics(Answer, frozen=True, kw_only=True):
+    """`heartbeat_timeout_s`: the document's, by which a holder that is not heard of is judged."""
+
     document: str
     seq: int
     epoch: int
     at: int
     broker: BrokerInfo | None
     size_bytes: int
+    heartbeat_timeout_s: float
     queues: dict[str, QueueStats]
     running: tuple[Running, ...] = ()
     """The running jobs whose holders were heard of longest ago first, at most 100."""
@@ -570,7 +606,11 @@ class Delta(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class DocumentSettings(Struct, frozen=True, kw_only=True):
-    """What everybody who writes the document keeps to (design §5, §8); the leader's."""
+    """What everybody who writes the document keeps to (design §5, §8); the leader's.
+
+    The properties are the parts of the heartbeat timeout T, and of `BROKER_TTL`, that the promises
+    are made of; seconds.
+    """
 
     heartbeat_timeout_s: float = 30.0
     broker_ttl_s: float = 10.0
@@ -588,6 +628,43 @@ class DocumentSettings(Struct, frozen=True, kw_only=True):
     max_clients: int = 10_000
     compress_above: int = 262_144
 
+    @property
+    def trust_s(self) -> float:
+        """T/2. So long after it was *asked*, what was confirmed still holds: a broker's lead after
+        the last access to the store, a worker's claim after the last claim or heartbeat (S2)."""
+        return self.heartbeat_timeout_s / 2
+
+    @property
+    def claim_wait_s(self) -> float:
+        """T/4. The longest that a claim waits, so that its grant can still be started (S2)."""
+        return self.heartbeat_timeout_s / 4
+
+    @property
+    def beat_every_s(self) -> float:
+        """T/6. Workers beat so often (S2), so that two may be lost within `trust_s`."""
+        return self.heartbeat_timeout_s / 6
+
+    @property
+    def beat_behind_s(self) -> float:
+        """T/4. A claim's `heartbeat_at` in the document is never further behind (design §5)."""
+        return self.heartbeat_timeout_s / 4
+
+    @property
+    def reads_apart_s(self) -> float:
+        """T/4. Without a broker silence counts only over reads so near together (design §1)."""
+        return self.heartbeat_timeout_s / 4
+
+    @property
+    def notice_s(self) -> float:
+        """BROKER_TTL/4. A broker looks so often, and so notices a direct push or a challenge."""
+        return self.broker_ttl_s / 4
+
+    @property
+    def pause_s(self) -> float:
+        """A longer gap in a broker's clock means that its process was paused (S4): well before
+        `trust_s` is over, and before a standby that waits for BROKER_TTL takes over."""
+        return min(self.heartbeat_timeout_s / 4, self.broker_ttl_s / 2)
+
 
 Change = (
     Push | TakeClaim | Complete | Fail | Release | Cancel | Retry | Delete | RunNow | Pause | Resume
@@ -597,7 +674,20 @@ Change = (
 Lookup = Get | Stats | ListJobs | Workers | History | Watch
 """Operations that are answered from memory and change nothing."""
 
-Request = Hello | Heartbeat | Lookup | Change
+REPORTS: Final = (Complete, Fail, Release)
+"""How the holder of a claim says that it ended. Their token is their id, so that they need no other
+to be repeated, and no deadline (S7, S12)."""
+
+NEVER_SHED: Final = (Hello, Heartbeat, *REPORTS)
+"""What gets through whatever else waits: it keeps claims, or makes room (S13, design §7)."""
+
+GROWING: Final = (Push, Retry)
+"""What makes the document larger for good; given up first when it is too large for the store."""
+
+Asked = Heartbeat | Lookup | Change
+"""What may be asked once `hello` was answered."""
+
+Request = Hello | Asked
 """Everything that travels on the wire."""
 
 REQUESTS: dict[str, type[Op]] = {
@@ -634,3 +724,29 @@ ANSWERS: dict[str, type[Answer]] = {
 def op_name(op: Op) -> str:
     """Return the operation's name on the wire."""
     return str(op.__struct_config__.tag)
+
+
+def tokens_of(op: Op) -> tuple[str, ...]:
+    """Return the tokens of claims that a request names: whoever sent it holds them, and lives."""
+    match op:
+        case Heartbeat():
+            return (*op.tokens, *op.started)
+        case Complete() | Fail():
+            return tuple(item.token for item in op.items)
+        case Release():
+            return op.tokens
+    return ()
+
+
+def ids_of(op: Op) -> tuple[str, ...]:
+    """Return the ids by which a caller knows what it asked for: of jobs or claims, or its own."""
+    match op:
+        case Push():
+            return tuple(job.id for job in op.jobs)
+        case TakeClaim():
+            return (op.claim,)
+        case JobsRequest() | Get():
+            return op.ids
+        case Pause() | Resume():
+            return (op.request,)
+    return tokens_of(op)

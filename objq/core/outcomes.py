@@ -1,9 +1,9 @@
-"""What every rule gets from outside, and how it answers for each item of a request."""
+"""How a rule answers for each item of a request, and once for a request however often it comes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -14,14 +14,6 @@ from objq.core.requests import refused_items
 from objq.errors import NotBroker, ObjqError, Rejected
 
 Item = TypeVar("Item")
-
-
-class Context(NamedTuple):
-    """`now`: wall clock, ms. `mint`: draws claim tokens. `epoch`: None for a direct grant."""
-
-    now: int
-    mint: Callable[[], str]
-    epoch: int | None
 
 
 def problem_of(error: ObjqError) -> Problem:
@@ -52,7 +44,7 @@ def once(
     document: Document,
     op: ops.Push | ops.JobsRequest,
     items: Iterable[tuple[str, Callable[[], JobState]]],
-    context: Context,
+    now: int,
 ) -> ops.Outcomes:
     """Run the steps of a request that has one effect however often it arrives (S7).
 
@@ -79,7 +71,7 @@ def once(
     # A request of which nothing was applied is recorded only if an earlier copy of it may still be
     # under way (`repeat`): then the refusal holds for that copy too, and is final (S12).
     if len(refused) < len(outcomes) or op.repeat:
-        document.requests.record(op.request, document.stamp(context.now), refused)
+        document.requests.record(op.request, document.stamp(now), refused)
         document.dirty = True
         outcomes = [_as_final(outcome) for outcome in outcomes]
     return ops.Outcomes(items=tuple(outcomes))

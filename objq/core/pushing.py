@@ -9,20 +9,20 @@ from objq.core import ops
 from objq.core.document import CLAIM_RESERVE_BYTES, Document
 from objq.core.jsontext import check_json
 from objq.core.ops import JobState, JobView
-from objq.core.outcomes import Context, once
+from objq.core.outcomes import once
 from objq.errors import Conflict, QueueFull, TooLarge
 
 FULL_RETRY_AFTER_S: Final = 5.0
 """When to try again what found the document full; it drains at the workers' pace."""
 
 
-def push(document: Document, op: ops.Push, context: Context) -> ops.Outcomes:
+def push(document: Document, op: ops.Push, now: int) -> ops.Outcomes:
     """Append each job that is not there yet; a refused one harms no other."""
-    steps = ((job.id, partial(_push_one, document, job, context)) for job in op.jobs)
-    return once(document, op, steps, context)
+    steps = ((job.id, partial(_push_one, document, job, now)) for job in op.jobs)
+    return once(document, op, steps, now)
 
 
-def _push_one(document: Document, job: ops.NewJob, context: Context) -> JobState:
+def _push_one(document: Document, job: ops.NewJob, now: int) -> JobState:
     present = document.find(job.id)
     if present is not None:
         if not _same_contents(present.view(), job):
@@ -37,8 +37,8 @@ def _push_one(document: Document, job: ops.NewJob, context: Context) -> JobState
     check_json(bytes(job.args), f"args of job {job.id}", kind=list)
     check_json(bytes(job.kwargs), f"kwargs of job {job.id}", kind=dict)
     check_room(document, job.queue, size)
-    stamp = document.stamp(context.now)
-    later = job.run_after is not None and job.run_after > context.now
+    stamp = document.stamp(now)
+    later = job.run_after is not None and job.run_after > now
     document.add(
         JobView(
             id=job.id,

@@ -15,13 +15,14 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from objq.core.ops import REQUEST_PATTERN
 from objq.errors import ExpiredId, Invalid, Overloaded
 
 MAX_RANGES: Final = 1000
 """Ranges kept for one prefix; a client whose requests leave more gaps has to draw a new prefix."""
 
 _BEYOND: Final = 1 << 64
-_REQUEST_ID = re.compile(r"(\d{1,19})-[A-Za-z0-9_-]{1,40}\Z")
+_REQUEST_ID: Final = re.compile(REQUEST_PATTERN)
 
 
 class RequestKey(NamedTuple):
@@ -40,11 +41,16 @@ class Remembered(Struct, omit_defaults=True):
 
 def parse_request(request: str) -> RequestKey | None:
     """Return the parts of a request id, or None if the text has not that form."""
-    prefix, colon, number = request.rpartition(":")
-    match = _REQUEST_ID.match(prefix)
-    if not colon or match is None or not (number.isascii() and number.isdigit()):
+    match = _REQUEST_ID.match(request)
+    if match is None:
         return None
-    return RequestKey(prefix, int(match.group(1)), int(number))
+    prefix, number = match.groups()
+    return RequestKey(prefix, seq_of(prefix), int(number))
+
+
+def seq_of(prefix: str) -> int:
+    """Return the seq that a prefix was drawn from."""
+    return int(prefix.partition("-")[0])
 
 
 class RequestMemory:
@@ -105,7 +111,7 @@ class RequestMemory:
             if self.clients[prefix].used_at >= unused_since:
                 return
             del self.clients[prefix]
-            self.forgotten = max(self.forgotten, int(prefix.partition("-")[0]))
+            self.forgotten = max(self.forgotten, seq_of(prefix))
 
 
 def refused_items(kept: Remembered, request: str) -> dict[str, str]:

@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 from objq.core import claiming, ending, operating, ops, pushing
 from objq.core.document import Document
-from objq.core.outcomes import Context
 from objq.errors import Unsupported
 
 
@@ -48,12 +47,15 @@ def apply(
     Raises a subclass of `Rejected` when the request as a whole is refused; nothing has changed
     then.
     """
-    rule = _RULES.get(type(op))
-    if rule is None:
-        raise Unsupported(f"{ops.op_name(op)} does not change the document")
     was_dirty, document.dirty = document.dirty, False
     try:
-        answer = rule(document, op, Context(now, mint, epoch))
+        answer: ops.Answer
+        if isinstance(op, ops.TakeClaim):
+            answer = claiming.take(document, op, claiming.Context(now, mint, epoch))
+        elif (rule := _RULES.get(type(op))) is not None:
+            answer = rule(document, op, now)
+        else:
+            raise Unsupported(f"{ops.op_name(op)} does not change the document.")
         return Applied(answer, document.dirty)
     finally:
         document.dirty = document.dirty or was_dirty
@@ -68,16 +70,13 @@ def tick(document: Document, now: int, led_ms: int) -> None:
     settings = document.settings
     document.uptime_ms += led_ms
     document.make_due_ready(now)
-    dirty = document.dirty
     document.requests.prune(document.stamp(now) - int(settings.dedupe_window_s * 1000))
     document.trim("finished")
     document.trim("dead")
-    document.dirty = dirty
 
 
 _RULES: dict[type[ops.Op], Callable[..., ops.Answer]] = {
     ops.Push: pushing.push,
-    ops.TakeClaim: claiming.take,
     ops.Complete: ending.complete,
     ops.Fail: ending.fail,
     ops.Release: ending.release,

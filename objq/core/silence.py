@@ -21,9 +21,6 @@ from typing import Final, NamedTuple
 
 from objq.core.ops import Claim
 
-READS_PER_TIMEOUT: Final = 4
-"""Successful reads are at most one part in this many of the timeout apart."""
-
 NEVER: Final = float("-inf")
 
 
@@ -39,14 +36,12 @@ class SilenceWatch:
         self._sightings: dict[str, _Sighting] = {}
         self._last_read = NEVER
 
-    def look(
-        self, claims: Iterable[Claim], *, timeout_s: float, began: float, ended: float
-    ) -> None:
+    def look(self, claims: Iterable[Claim], *, apart_s: float, began: float, ended: float) -> None:
         """Take note of the live claims in a version that a store access found to be the newest.
 
-        `began`, `ended`: when that access did. `timeout_s`: the document's heartbeat timeout.
+        `began`, `ended`: when that access did. `apart_s`: the document's `reads_apart_s`.
         """
-        if ended - self._last_read > timeout_s / READS_PER_TIMEOUT:
+        if ended - self._last_read > apart_s:
             self._sightings = {}
         known, self._sightings = self._sightings, {}
         for claim in claims:

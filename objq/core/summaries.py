@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from objq.core.document import Job
+from objq.core.job import Job
 from objq.core.ops import Claim, ErrorSummary, JobError, JobState, JobSummary
 
 MOST_ARGUMENT_BYTES: Final = 1_024

@@ -10,9 +10,8 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from objq.core import ops
-from objq.core.claiming import take
+from objq.core.claiming import Context, take
 from objq.core.document import Document
-from objq.core.outcomes import Context
 from objq.errors import Rejected
 
 Key = TypeVar("Key", bound=Hashable)

@@ -7,9 +7,6 @@ from typing import Final
 
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-LONGEST_WAIT_S: Final = 60.0
-"""A store that asks for a longer wait than this is not believed."""
-
 _DEEPEST: Final = 10
 
 
@@ -23,7 +20,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         seconds = float(value)
     except ValueError:
         return None
-    return min(seconds, LONGEST_WAIT_S) if seconds >= 0 else None
+    return seconds if seconds >= 0 else None
 
 
 def never_connected(exc: BaseException) -> bool:

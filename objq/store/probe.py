@@ -20,12 +20,16 @@ from objq.store.base import (
     Ambiguous,
     Conflict,
     Content,
+    Denied,
     Expect,
+    Missing,
     Sentinel,
     Store,
     StoreError,
     Tag,
     Throttled,
+    TooLarge,
+    Unavailable,
     Unsupported,
 )
 
@@ -35,6 +39,8 @@ ATTEMPTS: Final = 5
 """How often the probe starts over when a lost reply leaves it without an answer."""
 THROTTLE_ATTEMPTS: Final = 10
 THROTTLE_WAIT_S: Final = 0.2
+UNAVAILABLE_ATTEMPTS: Final = 3
+UNAVAILABLE_WAIT_S: Final = 0.1
 RACERS: Final = 8
 
 ADVICE: Final = (
@@ -42,6 +48,9 @@ ADVICE: Final = (
     "honours If-Match and If-None-Match on writes: AWS S3, Cloudflare R2, MinIO, Ceph, SeaweedFS, "
     "Google Cloud Storage, Azure Blob Storage, or a local folder."
 )
+
+NOT_APPLIED: Final = (Denied, Missing, Throttled, TooLarge, Unavailable)
+"""What a write ends with that has surely left nothing."""
 
 T = TypeVar("T")
 
@@ -57,18 +66,45 @@ class Quoting(Protocol):
     def toggle_quoting(self) -> None: ...
 
 
-def probe(store: Store, ids: Ids | None = None) -> None:
+class Litter:
+    """What probes have written and not removed yet."""
+
+    def __init__(self) -> None:
+        self._left: dict[Store, bool] = {}  # with whether it was complained of
+
+    def note(self, trial: Store) -> None:
+        self._left[trial] = False
+
+    def forget(self, trial: Store) -> None:
+        del self._left[trial]
+
+    def clear(self) -> None:
+        """Remove all of it. What cannot be removed now is logged once, and kept for another try."""
+        for trial, complained in list(self._left.items()):
+            try:
+                _Pace(0.0).call(trial.delete)
+            except StoreError as exc:
+                if not complained:
+                    logger.warning("%s could not be removed: %s", trial.name, exc)
+                self._left[trial] = True
+            else:
+                self.forget(trial)
+
+
+def probe(store: Store, ids: Ids | None = None, litter: Litter | None = None) -> None:
     """Check that the store refuses stale writes and second creations, and learn its quoting.
 
-    Blocks for well under a second, or a few where the store's pace is slow. Removes what it wrote.
+    Blocks for well under a second, or a few where the store's pace is slow. Removes what it wrote,
+    and the `litter` of earlier attempts.
     Raises ProbeFailed if the store does not keep its word; Denied, Missing, Throttled, TooLarge or
     Unavailable if it could not be asked, and Ambiguous if too many replies were lost.
     """
     ids = ids or Ids()
+    litter = litter or Litter()
     for attempts_left in reversed(range(ATTEMPTS)):
         trial = store.sibling(f".probe-{ids.token()}")
         try:
-            _check(store.name, trial, store.pace_s)
+            _check(store.name, trial, store.pace_s, litter)
             return
         except Ambiguous:
             if attempts_left == 0:
@@ -76,29 +112,32 @@ def probe(store: Store, ids: Ids | None = None) -> None:
         except Unsupported as exc:
             raise ProbeFailed(f"{store.name} has no conditional writes ({exc}). {ADVICE}") from exc
         finally:
-            _clean_up(trial)
+            litter.clear()
 
 
-def _check(name: str, trial: Store, pace_s: float) -> None:
+def _check(name: str, trial: Store, pace_s: float, litter: Litter) -> None:
     pace = _Pace(pace_s)
-    first = _create(name, pace, trial)
+    litter.note(trial)
+    try:
+        first = _create(name, pace, trial)
+    except NOT_APPLIED:
+        litter.forget(trial)
+        raise
     if _accepted(pace, trial, b"second", ABSENT):
         _fail(name, "creates an object a second time, ignoring If-None-Match: *")
-    _expect_content(name, trial, b"first")
+    _expect_content(name, pace, trial, b"first")
     second = _rewrite(name, pace, trial, first)
-    _expect_content(name, trial, b"rewritten")
+    _expect_content(name, pace, trial, b"rewritten")
     if _accepted(pace, trial, b"stale", first):
         _fail(name, "overwrites an object that has changed, ignoring If-Match")
-    _expect_content(name, trial, b"rewritten")
+    _expect_content(name, pace, trial, b"rewritten")
     _race(name, pace, trial, second)
     absent = trial.sibling("-absent")
-    try:
-        if _accepted(pace, absent, b"from nothing", first):
-            _fail(name, "creates an object where If-Match names one that is not there")
-        if absent.read() is not None:
-            _fail(name, "creates an object although it refuses to")
-    finally:
-        _clean_up(absent)
+    litter.note(absent)
+    if _accepted(pace, absent, b"from nothing", first):
+        _fail(name, "creates an object where If-Match names one that is not there")
+    if pace.call(absent.read) is not None:
+        _fail(name, "creates an object although it refuses to")
 
 
 def _create(name: str, pace: _Pace, trial: Store) -> Tag:
@@ -132,7 +171,7 @@ def _race(name: str, pace: _Pace, trial: Store, tag: Tag) -> None:
             trial.write(data, tag)
         except Conflict:
             return "lost"
-        except (Ambiguous, Throttled):
+        except (Ambiguous, Throttled, Unavailable):
             return "unknown"
         return "won"
 
@@ -141,7 +180,7 @@ def _race(name: str, pace: _Pace, trial: Store, tag: Tag) -> None:
         with ThreadPoolExecutor(RACERS, thread_name_prefix="objq-probe") as pool:
             outcomes = dict(zip(entries, pool.map(run, entries), strict=True))
         winners = [data for data, outcome in outcomes.items() if outcome == "won"]
-        content = trial.read()
+        content = pace.call(trial.read)
         if len(winners) > 1:
             _fail(name, f"let {len(winners)} of {RACERS} racing writers win with the same tag")
         found = content.data if isinstance(content, Content) else b""
@@ -162,8 +201,8 @@ def _accepted(pace: _Pace, trial: Store, data: bytes, expect: Expect) -> bool:
     return True
 
 
-def _expect_content(name: str, trial: Store, data: bytes) -> None:
-    content = trial.read()
+def _expect_content(name: str, pace: _Pace, trial: Store, data: bytes) -> None:
+    content = pace.call(trial.read)
     if isinstance(content, Sentinel) or content is None or content.data != data:
         _fail(name, "does not return the bytes that were last written")
 
@@ -172,15 +211,8 @@ def _fail(name: str, what: str) -> NoReturn:
     raise ProbeFailed(f"{name}: this store {what}. {ADVICE}")
 
 
-def _clean_up(trial: Store) -> None:
-    try:
-        _Pace(0.0).call(trial.delete)
-    except StoreError as exc:
-        logger.warning("%s could not be removed: %s", trial.name, exc)
-
-
 class _Pace:
-    """Keeps to the store's pace, and slows down when it asks for that."""
+    """Keeps to the store's pace, slows down when asked to, and looks past a short outage."""
 
     def __init__(self, pace_s: float) -> None:
         self._pace_s = pace_s
@@ -196,9 +228,14 @@ class _Pace:
         self._last = time.monotonic()
 
     def call(self, call: Callable[[], T]) -> T:
+        """Call what changes nothing when it fails with Throttled or Unavailable, and again then."""
         for attempt in range(1, THROTTLE_ATTEMPTS):
             try:
                 return call()
             except Throttled as exc:
                 time.sleep(exc.retry_after_s or THROTTLE_WAIT_S * attempt)
+            except Unavailable:
+                if attempt >= UNAVAILABLE_ATTEMPTS:
+                    raise
+                time.sleep(UNAVAILABLE_WAIT_S)
         return call()

@@ -10,13 +10,12 @@ import asyncio
 from collections.abc import Callable
 
 from objq.clock import Clock
-from objq.core.ops import Beaten, Heartbeat, Token
+from objq.core.ops import Beaten, DocumentSettings, Heartbeat, Token
 from objq.errors import ObjqError
 from objq.worker.calls import Trouble, logger
 from objq.worker.holdings import Held, Holdings, Stage
 from objq.worker.seam import Caller
 
-BEATS_PER_TIMEOUT = 6
 BEATS_UNDER_WAY = 4
 """Unanswered heartbeats at a time: their answers are of no use after half the timeout."""
 
@@ -30,7 +29,7 @@ class Beats:
         clock: Clock,
         holdings: Holdings,
         *,
-        beat_timeout_s: Callable[[], float],
+        settings: Callable[[], DocumentSettings],
         confirmed: Callable[[], None],
         unwanted: Callable[[Held], None],
         trouble: Trouble,
@@ -38,7 +37,7 @@ class Beats:
         self._client = client
         self._clock = clock
         self._holdings = holdings
-        self._beat_timeout_s = beat_timeout_s
+        self._settings = settings
         self._confirmed = confirmed
         self._unwanted = unwanted
         self._trouble = trouble
@@ -52,13 +51,13 @@ class Beats:
                     beat = under_way.create_task(self._beat())
                     beating.add(beat)
                     beat.add_done_callback(beating.discard)
-                await asyncio.sleep(self._beat_timeout_s() / BEATS_PER_TIMEOUT)
+                await asyncio.sleep(self._settings().beat_every_s)
 
     async def _beat(self) -> None:
         beat = Heartbeat(tokens=self._holdings.tokens(), started=self._holdings.started())
         sent_at = self._clock.monotonic()
         try:
-            answer = await self._client.call(beat, self._beat_timeout_s() / 2)
+            answer = await self._client.call(beat, self._settings().trust_s)
         except ObjqError as error:
             self._trouble.failed(error)  # the next one is under way in any case
             return

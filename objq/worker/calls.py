@@ -4,44 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Final
 
-from objq.errors import DocumentError, Forbidden, ObjqError, Overloaded, Rejected, Unauthorized
+from objq.client.backoff import Backoff
+from objq.core.ops import Problem
+from objq.errors import (
+    Forbidden,
+    NotBroker,
+    ObjqError,
+    Overloaded,
+    Unauthorized,
+    Unavailable,
+    Unknown,
+)
 from objq.ids import Ids
 
 logger = logging.getLogger("objq.worker")
 
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 5.0
+LONGEST_PAUSE_S: Final = 5.0
 
-PASSING_CODES = frozenset({"unavailable", "unknown", "not_broker", "overloaded"})
-"""Codes of an item's outcome that say: the same again, later."""
-
-
-def passing(error: ObjqError) -> bool:
-    """Return whether the same request may succeed later, so that a worker repeats it.
-
-    Missing permissions count: an operator can put them right while jobs run, and a worker that
-    gave up would lose their outcomes.
-    """
-    if isinstance(error, Overloaded | Unauthorized | Forbidden | DocumentError):
-        return True
-    return not isinstance(error, Rejected)
+PASSING: Final = frozenset(
+    kind.code for kind in (Unavailable, Unknown, NotBroker, Overloaded, Unauthorized, Forbidden)
+)
+"""Missing permissions are among them: an operator can put them right while jobs run, and a worker
+that gave up would lose their outcomes."""
 
 
-class Backoff:
-    """Pauses between repeats: doubling, jittered, bounded; never shorter than the answer asks."""
+def passing(refusal: ObjqError | Problem) -> bool:
+    """Return whether the same may succeed later, so that a worker repeats the request or item."""
+    return refusal.code in PASSING
 
-    def __init__(self, ids: Ids) -> None:
-        self._ids = ids
-        self._next_s = FIRST_PAUSE_S
 
-    async def pause(self, at_least_s: float | None = None) -> None:
-        pause_s = self._ids.jitter(self._next_s)
-        self._next_s = min(self._next_s * 2, LONGEST_PAUSE_S)
-        await asyncio.sleep(max(pause_s, at_least_s or 0.0))
-
-    def reset(self) -> None:
-        self._next_s = FIRST_PAUSE_S
+def repeats(ids: Ids) -> Backoff:
+    """Return the pauses between the repeats of one request."""
+    return Backoff(ids, longest_s=LONGEST_PAUSE_S)
 
 
 class Trouble:

@@ -8,14 +8,23 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from objq.client.backoff import Backoff
 from objq.clock import Clock
-from objq.core.ops import Answer, ClaimId, Grant, Granted, QueueName, TakeClaim, WorkerName
+from objq.core.ops import (
+    MAX_GRANTS,
+    Answer,
+    ClaimId,
+    DocumentSettings,
+    Grant,
+    Granted,
+    QueueName,
+    TakeClaim,
+    WorkerName,
+)
 from objq.errors import ExpiredId, ObjqError
 from objq.ids import Ids
-from objq.worker.calls import Backoff, Trouble, logger, passing
+from objq.worker.calls import Trouble, logger, passing, repeats
 from objq.worker.seam import Caller
-
-MAX_PER_CLAIM = 1000
 
 HURRY_WAIT_S = 0.01
 """Wait of the repeat that takes the place of a waiting claim when the worker ends."""
@@ -40,7 +49,7 @@ class Claims:
         *,
         worker: WorkerName,
         queues: tuple[QueueName, ...],
-        beat_timeout_s: Callable[[], float],
+        settings: Callable[[], DocumentSettings],
         claim_id: Callable[[], ClaimId],
         trouble: Trouble,
     ) -> None:
@@ -49,7 +58,7 @@ class Claims:
         self._ids = ids
         self._worker = worker
         self._queues = queues
-        self._beat_timeout_s = beat_timeout_s
+        self._settings = settings
         self._claim_id = claim_id
         self._trouble = trouble
         self._open: TakeClaim | None = None
@@ -60,11 +69,11 @@ class Claims:
         self._open = TakeClaim(
             claim=self._claim_id(),
             queues=self._queues,
-            max=min(room, MAX_PER_CLAIM),
-            wait=min(wait_s, self._beat_timeout_s() / 4),
+            max=min(room, MAX_GRANTS),
+            wait=min(wait_s, self._settings().claim_wait_s),
             worker=self._worker,
         )
-        backoff = Backoff(self._ids)
+        backoff = repeats(self._ids)
         while True:
             sent_at = self._clock.monotonic()
             try:
@@ -82,7 +91,7 @@ class Claims:
         A broker ends a wait when the same claim comes to wait again, so that `take` returns at
         once. What both bring are the same jobs, with the same tokens.
         """
-        backoff = Backoff(self._ids)
+        backoff = repeats(self._ids)
         while self._open is not None:
             sent_at = self._clock.monotonic()
             try:
@@ -90,13 +99,13 @@ class Claims:
             except ObjqError as error:
                 if not passing(error):
                     break
-                await backoff.pause(error.retry_after_s)
+                await backoff.after_failure(error.retry_after_s)
                 continue
             return Taken(jobs, sent_at)
         return None
 
     async def _send(self, op: TakeClaim) -> tuple[Grant, ...]:
-        answer: Answer = await self._client.call(op, op.wait + self._beat_timeout_s() / 4)
+        answer: Answer = await self._client.call(op, op.wait + self._settings().claim_wait_s)
         assert isinstance(answer, Granted)
         return answer.jobs
 
@@ -108,7 +117,7 @@ class Claims:
             return
         if passing(error):
             self._trouble.failed(error)
-            await backoff.pause(error.retry_after_s)
+            await backoff.after_failure(error.retry_after_s)
             return
         logger.error(
             "The broker refuses to give work (%s): %s",

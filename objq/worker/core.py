@@ -49,7 +49,10 @@ EMPTY_PAUSE_S = 0.1
 
 
 class Worker:
-    """`settings` returns the document's settings, as the broker last told them; `claim_id` draws."""
+    """`settings` returns the document's settings, as the broker last told them.
+
+    `claim_id` draws the id of a new claim.
+    """
 
     def __init__(
         self,
@@ -72,25 +75,24 @@ class Worker:
         self._pulse = Pulse()
         self._appetite = Appetite(options.prefetch)
         trouble = Trouble()
-        beat_timeout_s = self._beat_timeout_s
         self._claims = Claims(
             client,
             clock,
             ids,
             worker=options.name,
             queues=options.queues,
-            beat_timeout_s=beat_timeout_s,
+            settings=settings,
             claim_id=claim_id,
             trouble=trouble,
         )
         self._releases = Releases(
-            client, clock, ids, self.holdings, beat_timeout_s=beat_timeout_s, trouble=trouble
+            client, clock, ids, self.holdings, settings=settings, trouble=trouble
         )
         self._beats = Beats(
             client,
             clock,
             self.holdings,
-            beat_timeout_s=beat_timeout_s,
+            settings=settings,
             confirmed=self._wake,
             unwanted=self._release,
             trouble=trouble,
@@ -99,7 +101,7 @@ class Worker:
             Reports(
                 client,
                 ids,
-                answer_within_s=lambda: beat_timeout_s() / 2,
+                answer_within_s=lambda: settings().trust_s,
                 settled=self._settled,
                 instead=self._report,
                 trouble=trouble,
@@ -119,9 +121,6 @@ class Worker:
             self.holdings, self._releases, self._pulse, clock, grace_s=options.shutdown_grace_s
         )
 
-    def _beat_timeout_s(self) -> float:
-        return self._settings().heartbeat_timeout_s
-
     def drain(self) -> None:
         """Begin to end; `run` returns within `shutdown_grace_s`. May be called again."""
         self.draining = True
@@ -138,7 +137,7 @@ class Worker:
                 await self._pulse.wait()
             self.draining = True
             asking = (claiming, self._spawn(self._hurry()))
-            ending = await self._ending.run(asking, self._beat_timeout_s() / 4 + CLAIM_MARGIN_S)
+            ending = await self._ending.run(asking, self._settings().claim_wait_s + CLAIM_MARGIN_S)
             for task in self._side:
                 task.cancel()
         return ending
@@ -160,7 +159,7 @@ class Worker:
         unreported = len(self.holdings.at(Stage.ENDED))
         if unreported >= MAX_UNREPORTED or self.holdings.holds_suspect():
             return None
-        wait_s = self._beat_timeout_s() / 4
+        wait_s = self._settings().claim_wait_s
         if self.options.burst:
             wait_s = min(wait_s, BURST_LOOK_S) if self.holdings else 0.0
         return self._appetite.next(
@@ -211,7 +210,7 @@ class Worker:
         """Something changed: start what may start, and let everybody look again."""
         now = self._clock.monotonic()
         if not self.draining:
-            self._slots.start(now, self._beat_timeout_s() / 2)
+            self._slots.start(now, self._settings().trust_s)
             if self._slots.free == 0 or self.holdings.holds_suspect():
                 self._release_stuck(now)
         self._pulse.notify()

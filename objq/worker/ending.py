@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from objq.clock import Clock
-from objq.core.ops import Outcomes, Release, Token
+from objq.core.ops import DocumentSettings, Outcomes, Release, Token
 from objq.errors import ObjqError
 from objq.ids import Ids
-from objq.worker.calls import PASSING_CODES, Backoff, Pulse, Trouble, logger, passing
+from objq.worker.calls import Pulse, Trouble, logger, passing, repeats
 from objq.worker.holdings import Held, Holdings, Stage
 from objq.worker.seam import Caller
 
@@ -51,27 +51,27 @@ class Releases:
         ids: Ids,
         holdings: Holdings,
         *,
-        beat_timeout_s: Callable[[], float],
+        settings: Callable[[], DocumentSettings],
         trouble: Trouble,
     ) -> None:
         self._client = client
         self._clock = clock
         self._ids = ids
         self._holdings = holdings
-        self._beat_timeout_s = beat_timeout_s
+        self._settings = settings
         self._trouble = trouble
 
     async def release(self, jobs: Sequence[Held], until: float = float("inf")) -> None:
         """Release `jobs`, trying until `until` (monotonic seconds); those answered are dropped."""
         tokens = [held.grant.token for held in jobs]
-        backoff = Backoff(self._ids)
+        backoff = repeats(self._ids)
         while tokens:
             left_s = until - self._clock.monotonic()
             if left_s <= 0:
                 return
             try:
                 answer = await self._client.call(
-                    Release(tokens=tuple(tokens)), min(left_s, self._beat_timeout_s() / 2)
+                    Release(tokens=tuple(tokens)), min(left_s, self._settings().trust_s)
                 )
             except ObjqError as error:
                 if not passing(error):
@@ -85,18 +85,18 @@ class Releases:
                         self._holdings.drop(token)
                     return
                 self._trouble.failed(error)
-                await backoff.pause()
+                await backoff.after_failure()
                 continue
             self._trouble.answered()
             assert isinstance(answer, Outcomes)
             tokens = self._take(tokens, answer)
             if tokens:
-                await backoff.pause()
+                await backoff.after_failure()
 
     def _take(self, tokens: Sequence[Token], answer: Outcomes) -> list[Token]:
         again = []
         for token, outcome in zip(tokens, answer.items, strict=True):
-            if outcome.error is not None and outcome.error.code in PASSING_CODES:
+            if outcome.error is not None and passing(outcome.error):
                 again.append(token)
             else:
                 self._holdings.drop(token)

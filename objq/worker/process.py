@@ -24,7 +24,7 @@ from typing import Final, NoReturn
 from objq import conf
 from objq.client.opening import open_session
 from objq.clock import SYSTEM_CLOCK
-from objq.core.ops import QueueName
+from objq.core.ops import MAX_NAME, QueueName
 from objq.ids import Ids
 from objq.worker.calls import logger
 from objq.worker.core import Worker
@@ -33,8 +33,6 @@ from objq.worker.seam import WorkerOptions
 from objq.worker.threads import ThreadExecutor
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-
-MAX_NAME: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +151,7 @@ class WorkerProcess:
 
 
 def worker_name(ids: Ids) -> str:
-    """Return `host:pid:random`, at most 64 characters."""
+    """Return `host:pid:random`, at most MAX_NAME characters."""
     tail = f":{os.getpid()}:{ids.token()[:8]}"
     return socket.gethostname()[: MAX_NAME - len(tail)] + tail
 

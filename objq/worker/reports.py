@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Raw
 
 from objq.core.ops import (
+    MAX_RECORD_BYTES,
     Complete,
     Completion,
     Fail,
@@ -25,16 +26,12 @@ from objq.core.ops import (
 )
 from objq.errors import ClaimLost, ObjqError
 from objq.ids import Ids
-from objq.worker.calls import PASSING_CODES, Backoff, Pulse, Trouble, logger, passing
+from objq.worker.calls import Pulse, Trouble, logger, passing, repeats
 from objq.worker.seam import Caller, Report
 
 MAX_REPORT_ITEMS = 1000
 MAX_REPORT_BYTES = 256 * 1024
 """Of results and errors in one request (one item may be larger): a frame is limited to 1 MiB."""
-
-
-LARGEST_RESULT_BYTES = 900_000
-"""A larger result does not fit into a frame."""
 
 
 class Reports:
@@ -85,14 +82,14 @@ class Reports:
         return batch
 
     async def _deliver(self, batch: Sequence[Report]) -> None:
-        backoff = Backoff(self._ids)
+        backoff = repeats(self._ids)
         while batch:
             try:
                 answer = await self._client.call(_request(batch), self._answer_within_s())
             except ObjqError as error:
                 if passing(error):
                     self._trouble.failed(error)
-                    await backoff.pause(error.retry_after_s)
+                    await backoff.after_failure(error.retry_after_s)
                     continue
                 await self._refused(batch, error)
                 return
@@ -100,7 +97,7 @@ class Reports:
             assert isinstance(answer, Outcomes)
             batch = self._take(batch, answer.items)
             if batch:
-                await backoff.pause()
+                await backoff.after_failure()
 
     async def _refused(self, batch: Sequence[Report], error: ObjqError) -> None:
         """The whole request was refused: find the item that is to blame, by halves."""
@@ -115,7 +112,7 @@ class Reports:
         """Settle what was answered; return what has to be sent again."""
         again = list(batch[len(answers) :])
         for item, answer in zip(batch, answers, strict=False):
-            if answer.error is not None and answer.error.code in PASSING_CODES:
+            if answer.error is not None and passing(answer.error):
                 again.append(item)
             else:
                 self._settle(item, answer.error)
@@ -148,7 +145,7 @@ def fitted(item: Completion, max_result_bytes: int) -> Completion:
     as it does with any result over that limit (S13): the job has succeeded.
     """
     size_bytes = len(memoryview(item.result))
-    if size_bytes <= LARGEST_RESULT_BYTES or max_result_bytes >= LARGEST_RESULT_BYTES:
+    if size_bytes <= MAX_RECORD_BYTES or max_result_bytes >= MAX_RECORD_BYTES:
         return item
     logger.warning(
         "A result of %d bytes is not kept: MAX_RESULT_BYTES is %d",

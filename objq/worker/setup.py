@@ -9,14 +9,12 @@ from typing import Final
 from django.conf import settings
 
 from objq.conf import options_for
-from objq.core.ops import QueueName
+from objq.core.ops import MAX_QUEUES, QueueName
 from objq.errors import ConfigurationError
 from objq.optionrules import did_you_mean
 
 DEFAULT_CONCURRENCY: Final = 4
 """Whatever the machine: every job may hold a database connection, so this must not surprise."""
-
-MAX_QUEUES_OF_A_WORKER: Final = 100
 
 LEVELS: Final = {0: logging.WARNING, 1: logging.INFO}
 
@@ -34,10 +32,10 @@ def queues_of(alias: str, named: Sequence[str]) -> tuple[QueueName, ...]:
                 f'TASKS["{alias}"]["QUEUES"] has no {name!r}. {did_you_mean(name, known)}'
             )
     queues = tuple(dict.fromkeys(named or known or ["default"]))
-    if len(queues) > MAX_QUEUES_OF_A_WORKER:
+    if len(queues) > MAX_QUEUES:
         raise ConfigurationError(
             f"{len(queues)} queues are more than one worker takes jobs from "
-            f"({MAX_QUEUES_OF_A_WORKER}): name some with --queue."
+            f"({MAX_QUEUES}): name some with --queue."
         )
     return queues
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -315,6 +318,39 @@ def test_building_a_backend_looks_at_nothing() -> None:
     backend = ObjqBackend("default", {"OPTIONS": {"NO": "SUCH"}})
     with pytest.raises(ConfigurationError, match="Unknown option 'NO'"):
         _ = backend.config
+
+
+def test_a_backend_can_be_built_before_the_apps_are_ready_and_touches_nothing(
+    tmp_path: Path,
+) -> None:
+    """Trap: `@task` in a models.py builds the backend while Django still loads the apps."""
+    location = tmp_path / "queue"
+    code = f"""
+from importlib.util import find_spec
+from django.apps import apps
+from django.conf import settings
+storage = "django.core.files.storage.FileSystemStorage"
+settings.configure(
+    INSTALLED_APPS=["objq"] + ([] if find_spec("django.tasks") else ["django_tasks"]),
+    STORAGES={{"objq": {{"BACKEND": storage, "OPTIONS": {{"location": {str(location)!r}}}}}}},
+    TASKS={{"default": {{"BACKEND": "objq.backend.ObjqBackend",
+                       "OPTIONS": {{"STORAGE": "objq", "MODE": "direct"}}}}}},
+)
+from objq import task
+@task
+def work(): ...
+assert work.get_backend().alias == "default"
+assert not apps.apps_ready
+"""
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert not location.exists()
 
 
 def test_threads_have_backends_of_their_own_and_one_client(client: Recorder) -> None:

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from objq import conf, wire
 from objq.conf import DEFAULTS, FIELD_BY_OPTION, Options, backend_aliases, options_for
-from objq.core.ops import DocumentSettings, NewJob, Push
+from objq.core.ops import MAX_RECORD_BYTES, DocumentSettings, NewJob, Push
 from objq.errors import ConfigurationError
 from objq.optionrules import BOUNDS, find_problems
 
@@ -220,7 +220,7 @@ def test_aliases_are_those_whose_backend_is_ours() -> None:
 
 
 def test_the_largest_job_that_can_be_allowed_fits_into_a_frame() -> None:
-    args = Raw(b'["' + b"x" * (conf.RECORD_BYTES - 4) + b'"]')
+    args = Raw(b'["' + b"x" * (MAX_RECORD_BYTES - 4) + b'"]')
     job = NewJob(id="x" * 63, task="t" * 256, queue="q" * 64, args=args)
     push = Push(request="1-x:1", jobs=(job,))
     assert len(wire.encode_request(1, push)) <= wire.MAX_FRAME_BYTES

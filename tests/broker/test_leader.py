@@ -604,10 +604,43 @@ async def test_stopping_gives_up_at_the_end_of_its_grace() -> None:
         made.store.down = base.Unavailable("no route")
         pushed = broker.submit(made.push())
         began = made.clock.monotonic()
-        await broker.stop()
+        assert not await broker.stop()
         assert made.clock.monotonic() - began == pytest.approx(5.0, abs=0.1)
         with pytest.raises(errors.Unknown):
             await pushed
+        assert not await broker.stop()
+
+
+@virtual
+async def test_a_standby_that_waits_for_a_hanging_store_stops_at_once() -> None:
+    async with world() as made:
+        link = Link(made.store)
+        await made.lead(1)
+        standby = made.start(2, store=link)
+        await asyncio.sleep(1)
+        link.open.clear()
+        await asyncio.sleep(TTL_S)
+        began = made.clock.monotonic()
+        assert await standby.stop()
+        assert made.clock.monotonic() == began
+
+
+@virtual
+async def test_a_standby_that_sees_its_leader_stop_leads_a_fraction_of_a_second_later() -> None:
+    async with world(FakeStore(latency_s=0.1)) as made:
+        broker = await made.lead(1)
+        standby = made.start(2)
+        for _ in range(10):
+            await asyncio.sleep(TTL_S / 3)  # at any point of the standby's rounds
+            stopping = asyncio.create_task(broker.stop())
+            await until(lambda old=broker: made.document().broker is None)
+            cleared = made.clock.monotonic()
+            await made.leads(standby)
+            # At most the rest of a round, and the write of the take-over.
+            assert made.clock.monotonic() - cleared <= 0.25 + 0.1 + 0.05
+            await stopping
+            await made.kill(broker)
+            broker, standby = standby, made.start(2 + made.started)
 
 
 @virtual

@@ -19,7 +19,7 @@ from tests.broker.world import T_S, World, complete, push_and_claim, settle, unt
 from tests.virtual import virtual
 
 
-async def ask(broker: Broker, op: ops.Request) -> Any:
+async def ask(broker: Broker, op: ops.Asked) -> Any:
     return await broker.submit(op)
 
 

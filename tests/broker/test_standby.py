@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -79,6 +82,118 @@ async def test_a_dead_leader_whose_port_refuses_is_replaced_within_a_second() ->
         await made.leads(standby)
         assert made.clock.monotonic() - died <= 1.0
         assert made.document().epoch == 2
+
+
+@virtual
+async def test_a_standby_is_ready_for_as_long_as_the_leader_is_well() -> None:
+    async with world() as made:
+        await made.lead(1)
+        standby = made.start(2)
+        await asyncio.sleep(1)
+        for _ in range(600):
+            await asyncio.sleep(1)
+            assert standby.readiness()["store_ok"]
+
+
+@virtual
+async def test_an_idle_standby_reads_about_as_often_as_the_leader() -> None:
+    async with world() as made:
+        await made.lead(1)
+        link = Link(made.store)
+        made.start(2, store=link)
+        reads = 0
+
+        async def count(read: Callable[[], Awaitable[Any]] = link.read_head) -> Any:
+            nonlocal reads
+            reads += 1
+            return await read()
+
+        link.read_head = count  # type: ignore[method-assign]
+        await asyncio.sleep(10 * TTL_S)
+        assert 4 * 10 <= reads <= 8 * 10 + 2
+
+
+@virtual
+async def test_a_standby_that_looked_long_ago_does_not_take_over_an_old_version_put_back() -> None:
+    async with world() as made:
+        leader = await made.lead(1)
+        old = made.store.data
+        assert old is not None
+        standby = made.start(2)
+        await asyncio.sleep(1)
+        for _ in range(20):
+            await leader.submit(made.push())
+            await asyncio.sleep(1)
+        made.store.put(old)
+        writes = len(made.store.history)
+        await asyncio.sleep(20 * TTL_S)
+        assert not standby.leading
+        assert len(made.store.history) == writes
+        for broker in (leader, standby):
+            assert "went back" in broker.readiness()["problem"]
+
+
+@virtual
+async def test_a_standby_started_after_an_old_version_was_put_back_believes_the_leader() -> None:
+    async with world() as made:
+        leader = await made.lead(1)
+        old = made.store.data
+        assert old is not None
+        await leader.submit(made.push())
+        made.store.put(old)
+        standby = made.start(2)
+        writes = len(made.store.history)
+        await asyncio.sleep(20 * TTL_S)
+        assert leader.leading
+        assert not standby.leading
+        assert len(made.store.history) == writes
+        assert "went back" in standby.readiness()["problem"]
+
+
+@virtual
+async def test_a_version_put_back_just_before_the_leader_dies_is_not_taken_over() -> None:
+    async with world() as made:
+        leader = await made.lead(1)
+        standby = made.start(2)
+        await asyncio.sleep(1)
+        old = made.store.data
+        assert old is not None
+        await leader.submit(made.push())
+        await asyncio.sleep(1.0)  # in which the standby asks the leader, and reads nothing
+        made.store.put(old)
+        await made.kill(leader)
+        writes = len(made.store.history)
+        await asyncio.sleep(20 * TTL_S)
+        assert not standby.leading
+        assert len(made.store.history) == writes
+        assert "went back" in standby.readiness()["problem"]
+
+
+@virtual
+async def test_in_trouble_a_line_is_logged_for_each_kind_and_not_for_each_version_found(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with world() as made:
+        leader = await made.lead(1)
+        standby = made.start(2)
+        kept = []
+        for _ in range(10):
+            kept.append(made.store.data or b"")
+            await leader.submit(made.push())
+        await asyncio.sleep(TTL_S)
+        caplog.clear()
+        for data in kept:
+            made.store.put(data)
+            await asyncio.sleep(TTL_S)
+        assert "seq 10" in leader.readiness()["problem"]  # which tells of what was found last
+        assert "seq 10" in standby.readiness()["problem"]
+        made.store.put(b"")
+        await asyncio.sleep(TTL_S)
+        events = Counter(getattr(record, "event", None) for record in caplog.records)
+        # Each of the two says once that it went back, and once that it is empty.
+        assert events["document_refused"] == 2 * 2
+        assert events["commit_lost"] == 1
+        assert events["standing_by"] <= 4
 
 
 @virtual

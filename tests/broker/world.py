@@ -50,8 +50,7 @@ class World:
         broker = self.brokers.get(url)
         if broker is None:
             return ProbeResult(Reach.REFUSED)
-        said = broker.readiness()
-        return ProbeResult(Reach.ANSWERED, said["broker"], said["leading"], said["store_ok"])
+        return ProbeResult.answered(broker.readiness())
 
     def start(
         self,

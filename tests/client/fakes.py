@@ -23,6 +23,7 @@ from objq.core.codec import HEAD_BYTES, decode, seal
 from objq.core.document import Document
 from objq.core.leading import take_over
 from objq.core.rules import apply
+from objq.core.statistics import statistics
 from objq.errors import NotBroker, ObjqError, Rejected
 from objq.ids import Ids
 from objq.store.base import ABSENT, NOT_MODIFIED, Conflict, Content, Sentinel, Tag
@@ -185,7 +186,7 @@ class FakeBroker:
         if isinstance(op, ops.Get):
             return ops.Jobs(position=(document.epoch, document.seq, 0), jobs=document.views(op.ids))
         if isinstance(op, ops.Stats):
-            return document.statistics(lambda token: None)
+            return statistics(document, lambda token: None)
         if isinstance(op, ops.Heartbeat):
             return ops.Beaten(lost=tuple(t for t in op.tokens if t not in document.claims))
         return self.world.apply(op, self.epoch)

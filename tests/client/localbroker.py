@@ -18,6 +18,7 @@ from objq.core.codec import decode, seal
 from objq.core.document import Document
 from objq.core.leading import take_over
 from objq.core.rules import apply
+from objq.core.statistics import statistics
 from objq.errors import ObjqError, Rejected
 from objq.ids import Ids
 from objq.store.base import ABSENT, Content, Store
@@ -132,7 +133,7 @@ class LocalBroker:
         if isinstance(op, ops.Get):
             return ops.Jobs(jobs=document.views(op.ids))
         if isinstance(op, ops.Stats):
-            return document.statistics(lambda token: None)
+            return statistics(document, lambda token: None)
         if isinstance(op, ops.Push):
             self.pushes.append(op)
         now = SYSTEM_CLOCK.wall_ms()

@@ -16,9 +16,17 @@ from objq.core import ops
 from objq.core.codec import decode, seal
 from objq.core.document import Document
 from objq.core.ending import complete
-from objq.core.outcomes import Context
+from objq.core.leading import adopt
 from objq.core.rules import apply
-from objq.errors import Invalid, NoDocument, ObjqError, QueueFull, Unavailable, Unknown
+from objq.errors import (
+    DocumentError,
+    Invalid,
+    NoDocument,
+    ObjqError,
+    QueueFull,
+    Unavailable,
+    Unknown,
+)
 from objq.ids import Ids
 from objq.store.aio import InThread
 from objq.store.base import ABSENT, Ambiguous, Content, Store
@@ -140,8 +148,8 @@ async def test_late_frame_of_a_job_that_has_run_and_gone_has_no_effect() -> None
 
     def finish(document: Document) -> None:
         done = ops.Complete(items=(ops.Completion(token=granted.jobs[0].token),))
-        complete(document, done, Context(2, world.ids.token, None))
-        document.remove("finished", document.finished["job-1"])
+        complete(document, done, 2)
+        document.remove(document.finished["job-1"])
 
     world.commit(finish)
     broker.answer(late[0])
@@ -284,6 +292,43 @@ async def test_only_pushes_go_directly() -> None:
     for call in (world.client().get(["job-1"]), world.client().pause("default")):
         with pytest.raises(Unavailable):
             await call
+    assert "write" not in world.store.calls
+
+
+@virtual
+async def test_what_only_its_header_told_is_not_written_around_after_an_adoption() -> None:
+    """The client saw the document that was, but never read it whole; its request id is fresh."""
+    world = World()
+    broker = world.broker().lead()
+    client = world.client()
+    await client.push([world.job(1)])
+    broker.stop()
+    world.commit(lambda document: adopt(document, "document-2"))
+
+    with pytest.raises(DocumentError, match="--adopt"):
+        await client.push([world.job(2)])
+    assert "write" not in world.store.calls
+    assert world.jobs() == ["job-1"]
+
+
+@virtual
+async def test_an_old_version_that_was_put_back_is_not_written_upon() -> None:
+    world = World()
+    broker = world.broker().lead()
+    backup = world.store.content
+    client = world.client()
+    await client.push([world.job(1)])
+    await client.push([world.job(2)])
+    await world.client(mode="direct").stats()
+    broker.stop()
+    assert backup is not None
+    assert world.store.content is not None
+    # What this client knows of is newer, though only by the header.
+    await world.sessions[0]._discovery.find(now())
+    world.store.put(backup.data, world.store.content.tag)
+
+    with pytest.raises(DocumentError, match="went back"):
+        await client.push([world.job(3)])
     assert "write" not in world.store.calls
 
 

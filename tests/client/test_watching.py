@@ -20,7 +20,14 @@ from tests.virtual import virtual
 
 def statistics(seq: int, epoch: int = 1) -> ops.Statistics:
     return ops.Statistics(
-        document="document-1", seq=seq, epoch=epoch, at=1, broker=None, size_bytes=0, queues={}
+        document="document-1",
+        seq=seq,
+        epoch=epoch,
+        at=1,
+        broker=None,
+        size_bytes=0,
+        heartbeat_timeout_s=30.0,
+        queues={},
     )
 
 

@@ -157,6 +157,7 @@ def test_the_table_shows_what_stands_out() -> None:
         at=88_000,
         broker=BrokerInfo(id="b", url="ws://h:1/objq/v1/", since=0, version="0"),
         size_bytes=12_345,
+        heartbeat_timeout_s=30.0,
         queues={
             "default": QueueStats(ready=1_234_567, oldest_ready_at=30_000),
             "mail": QueueStats(running=12, paused=True),

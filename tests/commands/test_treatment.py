@@ -163,9 +163,8 @@ def test_a_document_that_is_led_without_trouble_is_left_alone(queue: Queue, live
 
 
 def test_after_a_restore_everything_goes_on_from_the_adopted_document(
-    queue: Queue, live: Stack, settings: Any
+    queue: Queue, live: Stack
 ) -> None:
-    settings.TASKS["default"]["OPTIONS"]["DIRECT_FALLBACK"] = False
     objq.connect().push([ops.NewJob(id="kept", task="t")])
     backup = queue.data
     objq.connect().push([ops.NewJob(id="lost", task="t")])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -114,6 +116,12 @@ def broken() -> list[bytes]:
 def test_a_broken_document_is_refused_and_never_taken_for_an_empty_queue(data: bytes) -> None:
     with pytest.raises(Corrupt, match="left as it is"):
         codec.decode(data)
+
+
+@pytest.mark.parametrize("read", [codec.decode, codec.decode_head])
+def test_an_object_without_a_byte_is_called_empty(read: Callable[[bytes], Any]) -> None:
+    with pytest.raises(Corrupt, match="it is empty"):
+        read(b"")
 
 
 def test_a_truncated_compressed_document_is_refused() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from objq.core import claiming, ops
+from objq.core import claiming, leading, ops
 from objq.core.ending import default_backoff_s
 from objq.core.waiting import WaitingClaims
 from objq.errors import ExpiredId, Invalid, Overloaded, QueueFull
@@ -250,6 +250,33 @@ def test_failing_jobs_cannot_burst_a_full_document() -> None:
     for _ in range(count):
         world.fail(world.take(), error=error, retry_after=0.5)
     assert len(world.reload()) <= 100_000
+
+
+def test_a_take_over_and_a_step_down_fit_into_a_full_document() -> None:
+    world = World(max_bytes=100_000, max_job_bytes=2000)
+    count = 0
+    while world.push(f"j{count}", args=b'["%s"]' % (b"x" * 1000)).items[0].error is None:
+        count += 1
+    for _ in range(count):
+        world.take()
+    info = ops.BrokerInfo(id="b" * 32, url="ws://h/" + "u" * 200, since=world.now, version="1")
+    leading.take_over(world.document, info, world.document.settings)
+    assert len(world.reload()) <= 100_000  # S13
+    assert leading.step_down(world.document, info.id)
+    assert len(world.reload()) <= 100_000
+
+
+def test_what_is_kept_of_dead_jobs_is_bounded_in_bytes() -> None:
+    world = World(max_bytes=100_000)
+    error = ops.JobError(type="a.B", traceback="t" * 5000)
+    for number in range(40):
+        world.push(f"j{number}", max_attempts=1)
+        assert world.fail(world.take(), error=error).state == "dead"
+        world.pass_ms(0)
+    assert world.document.bytes["dead"] <= 100_000 / 8
+    assert world.state("j0") == "absent"  # the oldest go first, and are counted
+    assert world.state("j39") == "dead"
+    assert world.document.dropped["dead"] == 40 - len(world.document.dead)
 
 
 def test_a_result_over_the_limit_is_left_out_and_the_job_says_so() -> None:

@@ -21,7 +21,7 @@ def claim(token: str = "t", seq: int = 1, epoch: int | None = None) -> Claim:
 
 
 def look(watch: SilenceWatch, at: float, *claims: Claim, took: float = 0.0) -> list[str]:
-    watch.look(claims, timeout_s=T_S, began=at, ended=at + took)
+    watch.look(claims, apart_s=T_S / 4, began=at, ended=at + took)
     return watch.silent(T_S)
 
 
@@ -46,7 +46,7 @@ def test_not_a_moment_earlier() -> None:
 def test_the_first_sighting_counts_from_the_end_of_its_read() -> None:
     """A commit while the first read was under way may be what it brought."""
     watch = SilenceWatch()
-    watch.look([claim()], timeout_s=T_S, began=0, ended=2)
+    watch.look([claim()], apart_s=T_S / 4, began=0, ended=2)
     for at in (5, 10, 15, 20, 25, 30, 31.9):
         assert look(watch, at, claim()) == []
     assert look(watch, 32, claim()) == ["t"]
@@ -118,5 +118,5 @@ def test_after_a_broker_has_led_everybody_has_a_full_timeout() -> None:
 def test_a_shorter_timeout_asks_for_nearer_reads() -> None:
     watch = SilenceWatch()
     for at in (0, 2, 4):
-        watch.look([claim()], timeout_s=4, began=at, ended=at)
+        watch.look([claim()], apart_s=1, began=at, ended=at)
     assert watch.silent(4) == []

@@ -25,6 +25,7 @@ def statistics(**changes: Any) -> Statistics:
             id="broker-1", url="ws://10.0.0.42:3000/objq/v1/", since=SINCE_MS, version="0.1.0"
         ),
         "size_bytes": 3_500,
+        "heartbeat_timeout_s": 30.0,
         "queues": {
             "mail": QueueStats(paused=True, scheduled=2),
             "default": QueueStats(

@@ -78,9 +78,7 @@ class Stack:
     def worker(self, name: str, *arguments: str) -> None:
         self.start(name, "-m", "django", "objq_worker", "--concurrency", "4", *arguments)
 
-    def push(
-        self, count: int, clients: int = CLIENTS, timeout_s: float = 300.0
-    ) -> dict[str, Any]:
+    def push(self, count: int, clients: int = CLIENTS, timeout_s: float = 300.0) -> dict[str, Any]:
         """Run a pusher to its end and return its report."""
         done = subprocess.run(  # our own commands
             [sys.executable, "-m", "tests.e2e.pusher", str(count), str(clients)],

@@ -43,15 +43,23 @@ def all_ran(stack: Stack, reports: list[dict[str, Any]], count: int) -> None:
     assert stack.runs() == dict.fromkeys(range(count), len(reports)), stack.logs()
 
 
-@pytest.mark.parametrize("store", ["file", "seaweedfs"])
+@pytest.mark.parametrize(
+    ("store", "clients", "slots"),
+    [
+        ("file", 20, 4),
+        ("seaweedfs", 20, 4),
+        ("azurite", 20, 4),
+        ("fake_gcs", 100, 50),  # each process keeps to one write a second
+    ],
+)
 def test_jobs_run_once_each_without_any_broker(
-    store: str, request: pytest.FixtureRequest, tmp_path: Path
+    store: str, clients: int, slots: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     storage = request.getfixturevalue(f"{store}_storage")
     with a_stack(tmp_path, storage, PATIENT) as stack:
-        stack.worker("worker-1")
-        stack.worker("worker-2")
-        all_ran(stack, [stack.push(JOBS)], JOBS)
+        for name in ("worker-1", "worker-2"):
+            stack.worker(name, "--concurrency", str(slots))
+        all_ran(stack, [stack.push(JOBS, clients)], JOBS)
         for name in ("worker-1", "worker-2"):
             assert stack.terminate(name) == 0, stack.logs()
 
@@ -90,6 +98,21 @@ def test_direct_processes_meet_a_broker_that_comes_is_killed_and_comes_again(
         assert last["values"] == [0], stack.logs()
         for name in ("worker-1", "worker-2"):
             assert stack.terminate(name) == 0, stack.logs()
+
+
+def test_direct_and_brokered_processes_share_one_queue(
+    seaweedfs_storage: dict[str, Any], tmp_path: Path
+) -> None:
+    brokered = a_stack(tmp_path, seaweedfs_storage, {"ENQUEUE_TIMEOUT": 60})
+    with brokered as through, a_stack(tmp_path, seaweedfs_storage, PATIENT) as alone:
+        through.broker("broker", free_port())
+        through.worker("worker-brokered")
+        alone.worker("worker-direct")
+        pushers = [pushing(stack, MIXED) for stack in (through, alone)]
+        all_ran(through, [join() for join in pushers], MIXED)
+        assert alone.terminate("worker-direct") == 0, alone.logs()
+        assert through.terminate("worker-brokered") == 0, through.logs()
+        assert through.terminate("broker") == 0, through.logs()
 
 
 def test_the_jobs_of_a_direct_worker_that_is_killed_run_again(

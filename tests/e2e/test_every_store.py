@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -38,18 +38,21 @@ class FakeBroker:
         self.stats = CommitStats()
         self.measures = Measures()
         self.watchers: dict[Watcher, None] = {}
+        self.in_time = True
+        """What `stop` returns."""
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
         self.log.append("run")
         await self._ended.wait()
 
-    async def stop(self) -> None:
+    async def stop(self) -> bool:
         self.log.append("stop")
         for future in self.futures:
             if not future.done():
                 future.set_exception(NotBroker("It stops."))
         self._ended.set()
+        return self.in_time
 
     def welcome(self, role: str) -> ops.Welcome:
         if not self.leading:

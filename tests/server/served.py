@@ -13,9 +13,9 @@ from tests.server.fakes import FakeBroker
 
 
 class Stubborn(FakeBroker):
-    async def stop(self) -> None:
+    async def stop(self) -> bool:
         print("stopping", flush=True)
-        await asyncio.Event().wait()
+        return await asyncio.Event().wait()
 
 
 class Broken(FakeBroker):

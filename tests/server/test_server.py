@@ -215,6 +215,98 @@ def test_health(run: Run) -> None:
     run(test())
 
 
+@pytest.mark.parametrize(
+    "length", ["Content-Length: 1000000000000", "Content-Length: 1", "Transfer-Encoding: chunked"]
+)
+@pytest.mark.parametrize("target", ["GET /readyz", "POST /readyz", "GET /objq/v1/"])
+def test_a_request_with_a_body_is_refused_before_the_body_is_read(
+    run: Run, target: str, length: str
+) -> None:
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await asyncio.open_connection(*server.address)
+            upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nExpect: 100-continue"
+            writer.write(f"{target} HTTP/1.1\r\nHost: x\r\n{upgrade}\r\n{length}\r\n\r\n".encode())
+            head = await reader.read()
+            assert head.startswith(b"HTTP/1.1 413 ")
+            writer.close()
+            await writer.wait_closed()
+
+    run(test())
+
+
+def test_what_follows_a_refused_head_is_kept_nowhere(run: Run) -> None:
+    async def test() -> None:
+        async with serving() as server:
+            _, writer = await asyncio.open_connection(*server.address)
+            writer.write(b"POST / HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                for _ in range(1000):
+                    writer.write(b"x" * 100_000)
+                    await writer.drain()
+                pytest.fail("all of the body was read")
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    run(test())
+
+
+@pytest.mark.parametrize("drip", ["", "GET /objq/v1/ HTTP/1.1\r\n", "GET /readyz HTTP/1.1\r\n"])
+def test_a_head_that_comes_in_drips_has_one_deadline_from_the_connection_on(
+    run: Run, monkeypatch: pytest.MonkeyPatch, drip: str
+) -> None:
+    monkeypatch.setattr(listener, "REQUEST_TIMEOUT_S", 0.3)
+
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await asyncio.open_connection(*server.address)
+            writer.write(drip.encode())
+            ended = asyncio.ensure_future(reader.read())
+            while not ended.done():  # without a deadline it would go on for ever
+                if drip:
+                    writer.write(b"X-A: a\r\n")
+                await asyncio.wait({ended}, timeout=0.05)
+            with contextlib.suppress(ConnectionError):
+                assert await ended == b""
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    run(test())
+
+
+def test_the_deadline_of_the_head_is_none_of_a_websocket(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "REQUEST_TIMEOUT_S", 0.2)
+
+    async def test() -> None:
+        async with serving() as server, dial(server) as client:
+            await ask(client, HELLO)
+            reader, writer = await asyncio.open_connection(*server.address)
+            with contextlib.suppress(ConnectionError):
+                await reader.read()  # another connection, made later, has met its deadline
+            writer.close()
+            assert await ask(client, BEAT) == {"id": 3, "ok": {}}
+
+    run(test())
+
+
+def test_a_connection_serves_one_request(run: Run) -> None:
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await asyncio.open_connection(*server.address)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+            answer = await reader.read()
+            assert answer.count(b"HTTP/1.1 200") == 1
+            assert b"connection: close" in answer.lower()
+            writer.close()
+            await writer.wait_closed()
+
+    run(test())
+
+
 def test_stop_lets_the_broker_finish_first_and_may_be_called_twice(run: Run) -> None:
     async def test() -> None:
         broker = FakeBroker()
@@ -244,9 +336,9 @@ def test_the_port_answers_while_the_broker_stops(run: Run) -> None:
         seen: list[int] = []
 
         class Slow(FakeBroker):
-            async def stop(self) -> None:
+            async def stop(self) -> bool:
                 seen.append((await http(server, "/healthz"))[0])
-                await super().stop()
+                return await super().stop()
 
         server = Server(lambda address: Slow(), ("127.0.0.1", 0))
         await server.start()

@@ -14,7 +14,14 @@ from tests.server.harness import HELLO, FakeSocket, Wire, bearer, token_for
 
 WATCH: dict[str, Any] = {"id": 7, "op": "watch"}
 SNAPSHOT = ops.Statistics(
-    document="document-1", seq=5, epoch=1, at=1, broker=None, size_bytes=0, queues={}
+    document="document-1",
+    seq=5,
+    epoch=1,
+    at=1,
+    broker=None,
+    size_bytes=0,
+    heartbeat_timeout_s=30.0,
+    queues={},
 )
 LOOKS = ("list", "stats", "watch", "workers", "history")
 

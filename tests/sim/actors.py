@@ -7,13 +7,13 @@ the seams (store, connect, probe, executor, clock, ids) is the real code.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import Raw
 
 from objq.broker.broker import Broker
-from objq.broker.inbox import tokens_of
 from objq.client.opening import open_session
 from objq.client.session import Session
 from objq.core import ops
@@ -100,7 +100,7 @@ class Tap:
         return getattr(self._broker, name)
 
     def submit(self, op: Any) -> asyncio.Future[Any]:
-        for token in tokens_of(op):
+        for token in ops.tokens_of(op):
             self._world.history.hear(self._process, token)
         future: asyncio.Future[Any] = self._broker.submit(op)
         if future.done():
@@ -213,7 +213,13 @@ class ClientActor(Actor):
         else:
             await self._operate()
 
-    async def push(self, count: int) -> None:
+    async def push_at_last(self) -> None:
+        """Push until it works: in a healthy world it soon does."""
+        while not self.world.has_pushed:
+            asked = await self.push(1)
+            self.world.has_pushed = set(asked.told.values()) == {"ok"}
+
+    async def push(self, count: int) -> Asked:
         world, rng = self.world, self.rng
         jobs = tuple(world.new_job(rng, self.process) for _ in range(count))
         asked = self._ask(ops.Push(request="", jobs=jobs), tuple(job.id for job in jobs))
@@ -223,10 +229,11 @@ class ClientActor(Actor):
             if error is None and rng.random() < 0.3:
                 await self._read()  # what it has just been told must not be gone (S11)
             if not isinstance(error, Unknown) or not error.request or world.is_healing:
-                return
+                break
             await asyncio.sleep(rng.expovariate(1))
             # What is repeated is this request: what became of it is open until it is answered.
             asked.op = ops.Push(request=error.request, jobs=jobs, repeat=True)
+        return asked
 
     async def _read(self) -> None:
         ids = self.rng.sample(self.world.known, min(3, len(self.world.known)))
@@ -243,8 +250,8 @@ class ClientActor(Actor):
             return
         if rng.random() < 0.15:
             queue = rng.choice(QUEUES)
-            for kind in (ops.Pause, ops.Resume):
-                await self._operated(kind(request="", queue=queue), (queue,))
+            for turn in (ops.Pause, ops.Resume):
+                await self._operated(turn(request="", queue=queue), (queue,))
                 await asyncio.sleep(rng.uniform(0, 3))
             return
         job_id = rng.choice(world.known[-20:])
@@ -263,8 +270,10 @@ class ClientActor(Actor):
     async def resume_all(self) -> None:
         """Resume all queues, however long it takes."""
         for queue in QUEUES:
-            while await self._operated(ops.Resume(request="", queue=queue), (queue,)):
-                await asyncio.sleep(1)
+            # One after another, until the queue is known to be open.
+            error: ObjqError | None = Unknown("not asked yet")
+            while error is not None:
+                error = await self._operated(ops.Resume(request="", queue=queue), (queue,))
 
     async def _operated(self, op: ops.Op, ids: tuple[str, ...]) -> ObjqError | None:
         asked = self._ask(op, ids)
@@ -315,10 +324,8 @@ class Executor:
         world.history.runs.append(run)
         interrupted = asyncio.Event()
         control.on_change = lambda: interrupted.set() if control.interrupted else None
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(interrupted.wait(), world.duration_s(rng))
-        except TimeoutError:
-            pass
         run.ended = world.timeline.now
         if interrupted.is_set() or rng.random() < 0.15:
             run.how = "fail"
@@ -380,7 +387,7 @@ class WorkerActor(Actor):
         """Be the worker's `Caller`: pass on, and note what reports were told."""
         if not isinstance(op, (ops.Complete, ops.Fail, ops.Release)):
             return await self.client.call(op, timeout_s)
-        tokens = tuple(tokens_of(op))
+        tokens = ops.tokens_of(op)
         began = self.world.timeline.now
         asked = Asked(op=op, ids=tokens, by=self.process, began=began)
         self.world.history.reported.append(asked)

@@ -6,6 +6,7 @@ push with two effects; `recovered`: there, though its client was told Unknown. T
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -144,7 +145,7 @@ def _check_runs(world: World, walk: Walk) -> list[str]:
 def _check_again(world: World, walk: Walk, runs: list[Run]) -> list[str]:
     """Check each run that was followed by another of the same job."""
     problems = []
-    for run, following in zip(runs, runs[1:], strict=False):
+    for run, following in pairwise(runs):
         token = walk.tokens.get(run.token)
         if token is None:
             continue

@@ -1,7 +1,8 @@
 """What befalls a world: each kind of fault is a function that does it once and undoes it later.
 
-A seed takes some kinds and leaves others, so that each is also met without the rest (one fault often
-hides another). Durations are drawn around the timeouts, since that is where the promises turn.
+A seed takes some kinds and leaves others, so that each is also met without the rest (one fault
+often hides another). Durations are drawn around the timeouts, since that is where the promises
+turn.
 """
 
 from __future__ import annotations

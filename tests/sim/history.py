@@ -1,4 +1,4 @@
-"""What those who use the queue did, were told and saw, with the world's times: the checker's input."""
+"""What the users of the queue did, were told and saw, with the world's times, for the checker."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from objq.broker.reading import Found, Reader
 from objq.client import session
 from objq.client.session import Session
 from objq.client.ticket import Ticket
-from objq.core import claiming, codec, ending, ops, outcomes, pushing
+from objq.core import claiming, codec, ending, leading, ops, outcomes, pushing
 from objq.core.document import Document
 from objq.core.requests import RequestMemory
 from objq.errors import ClaimLost, Corrupt
@@ -87,12 +87,12 @@ def caught_by(name: str, most: int = MOST_SEEDS) -> tuple[int, str] | None:
     return None
 
 
-# --- the document and its versions -----------------------------------------------------------------
+# --- the document and its versions ----------------------------------------------------------------
 
 
 @mutant
 def no_commit_id_in_the_bytes(patch: Patch) -> None:
-    """Two versions with the same contents may have the same bytes, so an old write may fit again."""
+    """Two versions with equal contents may have equal bytes, so an old write may fit again."""
     seal = codec.seal
 
     def without_id(document: Document, commit_id: str, now: int, *, leading: bool) -> bytes:
@@ -185,7 +185,7 @@ def conflict_taken_for_ours(patch: Patch) -> None:
     patch(commit.Committer, "_read_back", believing)
 
 
-# --- answers ---------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 @mutant
@@ -222,6 +222,7 @@ def request_memory_dropped(patch: Patch) -> None:
 
 
 @mutant
+@shown_by(faults.cut_connections, faults.slow_network)
 def refusal_of_a_repeat_not_committed(patch: Patch) -> None:
     """A refusal is called final, and an earlier copy of the request is still applied later."""
     once = outcomes.once
@@ -266,7 +267,8 @@ def answer_dropped_at_the_deadline(patch: Patch) -> None:
 
     async def sending(self: Any, ticket: Any, link: Any) -> Any:
         answer = await send(self, ticket, link)
-        return ticket.last if answer is None else answer
+        forgotten: Any = answer
+        return ticket.last if forgotten is None else answer
 
     patch(session, "Ticket", Forgetful)
     patch(Session, "_send", sending)
@@ -289,7 +291,7 @@ def repeat_of_a_report_refused(patch: Patch) -> None:
     patch(ending, "_repeated", strict)
 
 
-# --- claims ----------------------------------------------------------------------------------------
+# --- claims ---------------------------------------------------------------------------------------
 
 
 @mutant
@@ -334,10 +336,10 @@ def claim_repeated_grants_more(patch: Patch) -> None:
                 held.setdefault(claim_id, {}).update(jobs)
             document.claims_by_id = held
 
-    from objq.core import rules, waiting
+    from objq.core import waiting
 
     patch(waiting, "take", generous)
-    patch(rules, "_RULES", {**rules._RULES, ops.TakeClaim: generous})
+    patch(claiming, "take", generous)
 
 
 @mutant
@@ -379,7 +381,7 @@ def unstarted_grant_burns_an_attempt(patch: Patch) -> None:
     patch(ending, "_expire_one", harsh)
 
 
-# --- silence ---------------------------------------------------------------------------------------
+# --- silence --------------------------------------------------------------------------------------
 
 
 @mutant
@@ -390,7 +392,7 @@ def no_grace_after_take_over(patch: Patch) -> None:
     def long_ago(self: Any, tokens: Any, now: float) -> None:
         keep(self, tokens, now)
         if not getattr(self, "_kept", False):
-            self._heard = {token: now - self.timeout_s for token in self._heard}
+            self._heard = dict.fromkeys(self._heard, now - self.timeout_s)
         self._kept = True
 
     patch(leases.Leases, "keep", long_ago)
@@ -438,7 +440,7 @@ def wall_clock_for_expiry(patch: Patch) -> None:
 
 
 @mutant
-@shown_by(faults.cut_connections)
+@shown_by(faults.cut_connections, faults.crash_worker)
 def expiry_before_heartbeats_in_a_batch(patch: Patch) -> None:
     """What was heard since the last commit counts only after the claims have expired."""
     hear, answer = leader.Leader._hear, leader.Leader._answer
@@ -498,7 +500,7 @@ def running_jobs_do_not_beat(patch: Patch) -> None:
     patch(Holdings, "started", lambda self: ())
 
 
-# --- leadership ------------------------------------------------------------------------------------
+# --- leadership -----------------------------------------------------------------------------------
 
 
 @mutant
@@ -518,7 +520,7 @@ def deposed_broker_keeps_committing(patch: Patch) -> None:
 @mutant
 def epoch_stands_still(patch: Patch) -> None:
     """A take-over does not count."""
-    take_over = standby.take_over
+    take_over = leading.take_over
 
     def quiet(document: Any, broker: Any, settings_: Any) -> None:
         epoch = document.epoch

@@ -1,8 +1,8 @@
 """A simulated network: the client's `connect` on one side, the real consumer on the other.
 
 Frames go in order. What cannot get through while a path is blocked waits, as TCP has it, and may
-arrive minutes later; a connection that is cut loses what is under way. Peers that are gone without a
-word are noticed by keepalive: by clients within two of its periods, by servers later.
+arrive minutes later; a connection that is cut loses what is under way. Peers that are gone without
+a word are noticed by keepalive: by clients within two of its periods, by servers later.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from objq.broker.election import ProbeResult, Reach
@@ -52,7 +53,7 @@ class Network:
         self.connections: dict[Connection, None] = {}
         self._blocked: dict[tuple[str, str], int] = {}
 
-    # --- faults ------------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------
 
     def block(self, source: str, target: str) -> None:
         self._blocked[source, target] = self._blocked.get((source, target), 0) + 1
@@ -83,14 +84,14 @@ class Network:
             if connection.client is process:
                 self._tell_end(process, connection.server, connection.end_server)
             elif connection.server is process:
-                ended = connection.end_client
-                self._tell_end(process, connection.client, lambda ended=ended: ended("reset"))
+                ended = partial(connection.end_client, "reset")
+                self._tell_end(process, connection.client, ended)
 
     def _tell_end(self, source: Process, target: Process, end: Callable[[], None]) -> None:
         if not self.is_blocked(source.place, target.place):
             self.timeline.call_later(LATENCY_S, end)
 
-    # --- seams -------------------------------------------------------------------------------------
+    # --- seams ------------------------------------------------------------------------------------
 
     def connector(self, process: Process) -> Connector:
         return Connector(self, process)
@@ -115,8 +116,7 @@ class Network:
         elif host.process.is_frozen:
             return
         else:
-            said = host.readiness()
-            answer = ProbeResult(Reach.ANSWERED, said["broker"], said["leading"], said["store_ok"])
+            answer = ProbeResult.answered(host.readiness())
         self.timeline.call_later(self.delay_s(), _settle, asked, answer)
 
     def delay_s(self) -> float:
@@ -225,7 +225,7 @@ class Connection:
         consumer = Consumer(self._host.sockets)
         self.server.start(consumer(scope, self._receive, self._send), "consumer")
 
-    # --- the client's end --------------------------------------------------------------------------
+    # --- the client's end -------------------------------------------------------------------------
 
     async def send(self, text: str) -> None:
         if self._client_end is not None:
@@ -264,7 +264,7 @@ class Connection:
             self._client_inbox.append(frame)
             _wake(self._client_waits)
 
-    # --- the server's end --------------------------------------------------------------------------
+    # --- the server's end -------------------------------------------------------------------------
 
     async def _receive(self) -> dict[str, Any]:
         while not self._server_inbox:
@@ -296,7 +296,7 @@ class Connection:
             self._server_inbox.append(message)
             _wake(self._server_waits)
 
-    # --- what becomes of it ------------------------------------------------------------------------
+    # --- what becomes of it -----------------------------------------------------------------------
 
     def lose(self) -> None:
         """Lose what is under way and all that follows, without a word to anybody."""

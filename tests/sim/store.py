@@ -56,7 +56,7 @@ class Weather:
 
     @classmethod
     def drawn(cls, rng: random.Random, severity: float) -> Weather:
-        """Return a weather of some kinds of trouble and not of others, so that each is met alone."""
+        """Return a weather of some kinds of trouble only, so that each is met alone."""
         shares = {
             field.name: severity * rng.random() ** 2 if rng.random() < 0.5 else 0.0
             for field in fields(cls)
@@ -66,7 +66,7 @@ class Weather:
 
 
 class Version(NamedTuple):
-    """One state of the object. `sent_at`: when these bytes were first sent; `by`: whose they are."""
+    """One state of the object. `sent_at`: when its bytes were first sent; `by`: who did."""
 
     at: float
     data: bytes | None
@@ -274,7 +274,7 @@ class StoreClient:
         how: str,
         timed_out: StoreError,
     ) -> None:
-        """Answer without the object: `denied`, `refused` at once, or `silent` until it times out."""
+        """Answer without the object: `denied`, `refused`, or `silent` until it times out."""
         later = self._timeline.call_later
         if how == "denied":
             later(

@@ -10,8 +10,8 @@ from objq.core.codec import seal
 from objq.core.leading import step_down, take_over
 from objq.store.base import Ambiguous
 from tests.broker.fakestore import Meets
-from tests.virtual import virtual
 from tests.broker.world import T_S, TTL_S, complete, until, world
+from tests.virtual import virtual
 
 
 @virtual

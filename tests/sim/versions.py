@@ -112,7 +112,7 @@ class Walk:
         by = version.by.name if version.by else "an operator"
         self.problems.append(f"{promise}: {version.tag} at {version.at:.2f} by {by}: {text}")
 
-    # --- versions ----------------------------------------------------------------------------------
+    # --- versions ---------------------------------------------------------------------------------
 
     def _check_version(self, version: Version, file: File, index: int) -> None:
         assert version.data is not None
@@ -168,15 +168,7 @@ class Walk:
                 self.say("S4", version, "a client changed the leader")
             return
         if leader is not None and (was is None or was.id != leader.id):
-            if leader.id in self._owners:
-                self.say("S4", version, f"broker {leader.id} leads again")
-            self._owners[leader.id] = writer
-            wait_s = file.settings.heartbeat_timeout_s
-            if before is not None:
-                wait_s = max(wait_s, before.settings.heartbeat_timeout_s)
-            self._led_since[leader.id] = version.at, wait_s
-            if was is not None and before is not None:
-                self._check_take_over(version, before, was)
+            self._note_leader(version, before, file, leader, writer)
         elif leader is None:
             if was is None or self._owners.get(was.id) is not writer:
                 self.say("S4", version, "somebody else's leadership was ended")
@@ -184,6 +176,24 @@ class Walk:
             asks = file.challenge is not None and before is not None and before.challenge is None
             if not asks or self._changes_jobs(file):
                 self.say("S4", version, f"committed while {leader.id} leads")
+
+    def _note_leader(
+        self,
+        version: Version,
+        before: File | None,
+        file: File,
+        leader: ops.BrokerInfo,
+        writer: Process,
+    ) -> None:
+        if leader.id in self._owners:
+            self.say("S4", version, f"broker {leader.id} leads again")
+        self._owners[leader.id] = writer
+        wait_s = file.settings.heartbeat_timeout_s
+        if before is not None:
+            wait_s = max(wait_s, before.settings.heartbeat_timeout_s)
+        self._led_since[leader.id] = version.at, wait_s
+        if before is not None and before.broker is not None:
+            self._check_take_over(version, before, before.broker)
 
     def _changes_jobs(self, file: File) -> bool:
         now = {bytes(raw) for raw in (*file.jobs, *file.dead, *file.finished)}
@@ -225,7 +235,7 @@ class Walk:
             if left != here.get(queue, 0):
                 self.say("totals", version, f"{queue}: {count} and {here.get(queue, 0)} jobs")
 
-    # --- jobs --------------------------------------------------------------------------------------
+    # --- jobs -------------------------------------------------------------------------------------
 
     def _check_jobs(
         self, version: Version, before: File | None, file: File, jobs: dict[str, bytes], index: int
@@ -276,28 +286,16 @@ class Walk:
         """Note which claims ended and began; return whether one was granted."""
         known = {attempt.token for attempt in old.history} if old is not None else set()
         for attempt in new.history:
-            if attempt.token in known:
-                continue
-            token = self.tokens.get(attempt.token)
-            if token is None or token.outcome != "live" or token.job != new.id:
-                self.say("S6", version, f"{new.id}: a claim ended that was not live")
-                continue
-            token.ended_at, token.outcome, token.version = version.at, attempt.outcome, index
-            token.started = attempt.started_at is not None
-            if attempt.outcome == "expired":
-                self._check_expiry(version, attempt)
-                burnt = old is not None and new.claim is None and new.attempts > old.attempts
-                if attempt.started_at is None and (new.state == "dead" or burnt):
-                    self.say("S10", version, f"{new.id}: an unstarted claim burnt an attempt")
-            elif attempt.token not in self._reported:
-                self.say("S5", version, f"{new.id}: its holder never said {attempt.outcome}")
+            if attempt.token not in known:
+                self._note_end(version, old, new, attempt, index)
         claim = new.claim
-        if old is not None and old.claim is not None:
-            token = self.tokens[old.claim.token]
-            if token.outcome == "live" and (claim is None or claim.token != old.claim.token):
+        before = old.claim if old is not None else None
+        if before is not None and (claim is None or claim.token != before.token):
+            token = self.tokens[before.token]
+            if token.outcome == "live":
                 self.say("S5", version, f"{new.id}: its claim vanished")
                 token.ended_at, token.outcome = version.at, "vanished"
-        if claim is None or (old is not None and old.claim and old.claim.token == claim.token):
+        if claim is None or (before is not None and before.token == claim.token):
             return False
         if claim.token in self.tokens:
             self.say("S5", version, f"{new.id}: token {claim.token} is live again")
@@ -307,6 +305,23 @@ class Walk:
             self.say("S7", version, f"claim {claim.id} was granted more at its repeat")
         self.tokens[claim.token] = Token(new.id, claim.worker, claim.id, version.at)
         return True
+
+    def _note_end(
+        self, version: Version, old: JobView | None, new: JobView, attempt: ops.Attempt, index: int
+    ) -> None:
+        token = self.tokens.get(attempt.token)
+        if token is None or token.outcome != "live" or token.job != new.id:
+            self.say("S6", version, f"{new.id}: a claim ended that was not live")
+            return
+        token.ended_at, token.outcome, token.version = version.at, attempt.outcome, index
+        token.started = attempt.started_at is not None
+        if attempt.outcome == "expired":
+            self._check_expiry(version, attempt)
+            burnt = old is not None and new.claim is None and new.attempts > old.attempts
+            if attempt.started_at is None and (new.state == "dead" or burnt):
+                self.say("S10", version, f"{new.id}: an unstarted claim burnt an attempt")
+        elif attempt.token not in self._reported:
+            self.say("S5", version, f"{new.id}: its holder never said {attempt.outcome}")
 
     def _check_gone(self, version: Version, file: File, old: JobView) -> None:
         self.gone_at[old.id] = version.at
@@ -318,14 +333,16 @@ class Walk:
         asked = self._asked
         if old.id in asked.get("delete", {}):
             return
-        kept, most, ttl_s = file.finished, settings.max_finished, settings.result_ttl_s
+        where, most, ttl_s = "finished", settings.max_finished, settings.result_ttl_s
         if old.state == "dead":
-            kept, most, ttl_s = file.dead, settings.max_dead, settings.dead_ttl_s
+            where, most, ttl_s = "dead", settings.max_dead, settings.dead_ttl_s
+        # Others may have been retried or deleted after this one had to make room for a third.
+        full = any(f is not None and len(getattr(f, where)) >= most for f in (self._file, file))
         aged = file.uptime_ms - (old.kept_from_ms or 0) >= ttl_s * 1000
-        if old.state in END_STATES and (aged or len(kept) >= most):
+        if old.state in END_STATES and (aged or full):
             return
         ended = old.claim is not None and old.claim.token in self._reported
-        if len(kept) >= most and (ended or old.id in asked.get("cancel", {})):
+        if full and (ended or old.id in asked.get("cancel", {})):
             return  # it ended, and was not kept, in the same commit
         self.lost.add(old.id)
         self.say("S1", version, f"{old.id} was {old.state} and is gone")
@@ -355,7 +372,7 @@ class Walk:
             if view.state == "ready" and self._jobs.get(view.id) == data and not paused:
                 passed.setdefault(line, view.id)
 
-    # --- expiry ------------------------------------------------------------------------------------
+    # --- expiry -----------------------------------------------------------------------------------
 
     def _check_expiry(self, version: Version, attempt: ops.Attempt) -> None:
         """Check that silence was long enough when the leader decided to end the claim (S5).

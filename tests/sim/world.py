@@ -25,10 +25,10 @@ from objq.store.base import Tag
 from tests.sim import faults
 from tests.sim.actors import QUEUES, Actor, BrokerActor, ClientActor, WorkerActor
 from tests.sim.history import History
-from tests.sim.loop import Timeline
+from tests.sim.loop import Endless, Timeline
 from tests.sim.network import Network
 from tests.sim.process import Process
-from tests.sim.store import SimStore
+from tests.sim.store import SimStore, Weather
 
 END_STATES: Final = frozenset({"succeeded", "dead", "cancelled"})
 
@@ -47,6 +47,8 @@ class World:
         """Ids of the jobs that somebody began to push."""
         self.jobs: dict[str, ops.NewJob] = {}
         self.is_healing = False
+        self.has_pushed = False
+        """A push has worked after the heal."""
         self.is_over = False
         self._document: tuple[Tag, Document] | None = None
         self.healed_at = 0.0
@@ -101,7 +103,7 @@ class World:
             self.clients.append(ClientActor(self, 9, is_direct=True))
         self.actors: list[Actor] = [*self.brokers, *self.workers, *self.clients]
 
-    # --- what actors and faults use ----------------------------------------------------------------
+    # --- what actors and faults use ---------------------------------------------------------------
 
     def later(self, delay_s: float, act: Callable[..., Any], *args: Any) -> None:
         self.timeline.call_later(delay_s, act, *args)
@@ -144,9 +146,8 @@ class World:
             rng.choice((0.0, 0.0, 0.0, 1.3)) * self.options.heartbeat_timeout_s * rng.random()
         )
 
-    def draw_weather(self) -> Any:
-        weather = type(self.store.weather).drawn(self.rng, self.severity)
-        return weather
+    def draw_weather(self) -> Weather:
+        return Weather.drawn(self.rng, self.severity)
 
     def document(self) -> Document | None:
         """Return what is in the store; not to be changed."""
@@ -178,7 +179,7 @@ class World:
         told.sort(key=lambda item: item[0])
         return [f"{at:8.2f} {text}" for at, text in told]
 
-    # --- the course of things ----------------------------------------------------------------------
+    # --- the course of things ---------------------------------------------------------------------
 
     def run(self) -> None:
         try:
@@ -191,6 +192,8 @@ class World:
             self._heal()
             self._finish()
             self._idle()
+        except Endless as endless:
+            self.history.problems.append(f"liveness: {endless} at {self.timeline.now:.2f}")
         finally:
             self.is_over = True
             self.history.problems.extend(self.timeline.errors)
@@ -207,7 +210,7 @@ class World:
         self.is_healing = True
         self.healed_at = self.timeline.now
         self.note("heal")
-        self.store.weather = type(self.store.weather)(latency_s=0.05)
+        self.store.weather = Weather(latency_s=0.05)
         self.store.cuts.clear()
         self.network.slow = 0.0
         for connection in list(self.network.connections):
@@ -263,17 +266,15 @@ class World:
         self.timeline.run(self.healed_at + timeout_s)
         if self.operates:
             core.process.start(core.resume_all(), "resumes")
-        core.process.start(core.push(2), "last push")
-        limit = self.healed_at + 12 * timeout_s + 90
+        core.process.start(core.push_at_last(), "last push")
+        limit = self.healed_at + 12 * timeout_s + 90 + timeout_s * len(self.known)
         if not self.timeline.run(limit, self._all_done):
             self.history.problems.append(f"liveness: {self._what_is_left()}")
 
     def _all_done(self) -> bool:
         """Tell whether nothing waits or runs, and the last push was answered."""
-        if self.history.pushed[-1].ended is None:
-            return False
         document = self.document()
-        if document is None:
+        if document is None or not self.has_pushed:
             return False
         # A job that a client with a wrong clock wants to run in an hour is not waited for.
         soon_ms = self._leaders_wall_ms() + 60_000
@@ -303,13 +304,14 @@ class World:
         """
         timeout_s = self.options.heartbeat_timeout_s
         self.timeline.run(self.timeline.now + timeout_s)
+        wrote: set[str] = set()
         for _ in range(3):
             before = len(self.store.log)
             self.timeline.run(max(self.timeline.now + timeout_s, self.store.last_arrival))
             wrote = {version.by.name for version in self.store.log[before:] if version.by}
             if not wrote or any(broker.broken for broker in self.brokers):
                 return
-        self.history.problems.append(f"idle: {wrote} write though there is nothing to do")
+        self.history.problems.append(f"idle: {sorted(wrote)} write though there is nothing to do")
 
 
 def _summary(version: Any) -> str:

@@ -35,7 +35,14 @@ class FakeQueue:
     def __init__(self) -> None:
         self.views: dict[str, JobView] = {}
         self.stats_answer = Statistics(
-            document="d", seq=9, epoch=1, at=0, broker=None, size_bytes=1, queues={}
+            document="d",
+            seq=9,
+            epoch=1,
+            at=0,
+            broker=None,
+            size_bytes=1,
+            heartbeat_timeout_s=30.0,
+            queues={},
         )
         self.error: Exception | None = None
 
@@ -62,6 +69,7 @@ class FakeQueue:
             at=0,
             broker=None,
             size_bytes=1,
+            heartbeat_timeout_s=30.0,
             queues={
                 "default": QueueStats(
                     running=states.count("running"), dead=states.count("dead"), totals=totals

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import pytest
 from django.core.files.storage import InMemoryStorage
 
-from objq.store.aio import InThread
+from objq.store.aio import THREADS, InThread
 from objq.store.base import ABSENT, Content, Expect, Sentinel, Tag
 from objq.store.memory import MemoryStore
 
@@ -20,12 +22,16 @@ class Held(MemoryStore):
         super().__init__(InMemoryStorage(), "queue.json")
         self.begun = threading.Event()
         self.release = threading.Event()
+        self.ended = threading.Event()
         self.closed = False
 
     def write(self, data: bytes, expect: Expect) -> Tag:
         self.begun.set()
         self.release.wait(10)
-        return super().write(data, expect)
+        try:
+            return super().write(data, expect)
+        finally:
+            self.ended.set()
 
     def read(self, unless: Tag | None = None) -> Content | Sentinel | None:
         assert threading.current_thread().name.startswith("objq-store")
@@ -57,7 +63,61 @@ async def test_cancelled_write_may_still_be_applied() -> None:
     with pytest.raises(asyncio.CancelledError):
         await writing
     store.release.set()
-    face._pool.shutdown(wait=True)
+    await asyncio.to_thread(store.ended.wait, 10)
     head = store.read_head()
     assert head is not None
     assert head.data == b"one"
+
+
+async def test_calls_over_the_limit_wait_and_those_that_wait_at_the_end_are_cancelled() -> None:
+    store = Held()
+    face = InThread(store)
+    before = ours()
+    writing = [asyncio.ensure_future(face.write(b"one", ABSENT)) for _ in range(THREADS)]
+    reading = asyncio.ensure_future(face.read())
+    await asyncio.sleep(0)
+    assert len(ours() - before) == THREADS
+    face.close()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    with pytest.raises(RuntimeError, match="closed"):
+        await face.read()
+    store.release.set()
+    outcomes = await asyncio.gather(*writing, return_exceptions=True)
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Conflict"] * 3 + ["str"]
+
+
+async def test_one_call_after_the_other_needs_one_thread() -> None:
+    face = InThread(MemoryStore(InMemoryStorage(), "queue.json"))
+    before = ours()
+    for _ in range(10):
+        await face.read_head()
+    assert len(ours() - before) <= 2  # a thread is free a moment after its call was answered
+    face.close()
+
+
+def test_a_call_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
+    code = """if True:
+        import asyncio, threading
+        from types import SimpleNamespace
+        from objq.store.aio import InThread
+
+        begun = threading.Event()
+
+        def hang():
+            begun.set()
+            threading.Event().wait()
+
+        async def main():
+            store = SimpleNamespace(name="", pace_s=0.0, read_head=hang)
+            asyncio.ensure_future(InThread(store).read_head())
+            await asyncio.sleep(0)
+            begun.wait(10)
+
+        asyncio.run(main())
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def ours() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name.startswith("objq-store")}

@@ -50,6 +50,7 @@ ANSWERS: dict[str, ops.Answer] = {
         at=1,
         broker=None,
         size_bytes=3,
+        heartbeat_timeout_s=30.0,
         queues={"q": ops.QueueStats()},
     ),
 }

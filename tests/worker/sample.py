@@ -42,6 +42,12 @@ def add(a: int, b: int = 0) -> int:
 
 
 @objq.task
+def swallow_nothing(text: str) -> None:
+    notes.append(text)
+    raise ValueError(text)
+
+
+@objq.task
 async def add_later(a: int, b: int) -> int:
     await asyncio.sleep(0)
     return a + b
@@ -199,7 +205,7 @@ def block_without_limit(context: Any) -> str:
     return "done"
 
 
-@objq.task(timeout=0.05)
+@objq.task(timeout=0.5)
 async def sleep_for_ever() -> None:
     try:
         await asyncio.Event().wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import pytest_asyncio
 from msgspec import UNSET, Raw
 
+from objq import execute
 from objq.clock import SYSTEM_CLOCK
 from objq.compat import TaskResultStatus, task_backends, task_finished, task_started
 from objq.core.ops import Attempt, Completion, Failure, Grant, JobError
@@ -163,6 +165,24 @@ async def test_a_task_that_cannot_be_imported_is_retried_as_usual(
 ) -> None:
     assert (await fail(executor, job("no.such.task"))).retry_after is UNSET
     assert [name for name, *_ in heard.all] == ["started"]
+
+
+@pytest.mark.parametrize("task", ["with_context", "swallow_nothing"])
+async def test_stale_database_connections_are_closed_before_and_after_each_job(
+    executor: ThreadExecutor, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trap: a thread of a worker never sees the end of a request, where Django closes them."""
+    threads: list[int] = []
+
+    def close() -> None:
+        sample.notes.append("close")
+        threads.append(threading.get_ident())
+
+    monkeypatch.setattr(execute, "close_old_connections", close)
+    await run(executor, job(task, "text"))
+    assert sample.notes[0] == sample.notes[-1] == "close"
+    assert len(sample.notes) == 3 and len(threads) == 2
+    assert len({*threads, threading.get_ident()}) == 2  # those of the job's thread
 
 
 # --- errors --------------------------------------------------------------------------------------

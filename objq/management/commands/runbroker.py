@@ -17,7 +17,7 @@ from objq.ids import Ids
 from objq.server import serve
 from objq.store import InThread, open_store
 from objq.store.base import StoreError
-from objq.store.probe import probe
+from objq.store.patience import probe_patiently
 
 
 class Command(BaseCommand):
@@ -35,7 +35,6 @@ class Command(BaseCommand):
             address = binding.parse_bind(bind)
             options = options_for(backend)
             store = open_store(options.storage, options.name)
-            probe(store)
             local = settings.DEBUG or store.name.startswith("file:")
 
             def make(bound: binding.Address) -> Broker:
@@ -49,7 +48,10 @@ class Command(BaseCommand):
                     advertise=url, bound=bound, probe=probe_http,
                 )  # fmt: skip
 
-            serve(make, address, announce=lambda line: self.say(f"{line} [{store.name}]"))
+            def announce(line: str) -> None:
+                self.say(f"{line} [{store.name}]")
+
+            serve(make, address, announce, prepare=lambda: probe_patiently(store))
         except (ObjqError, StoreError) as error:
             raise CommandError(str(error)) from error
 
