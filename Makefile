@@ -31,6 +31,23 @@ test-django6: ## the same with the newest Django, if there is a Python 3.12+
 	@python="$$(tools/second_python.sh)" || exit 0; \
 	    $(MAKE) test VENV=.venv-django6 PYTHON="$$python"
 
+.PHONY: sim
+sim: $(VENV)/.for-work ## prove the promises in simulated worlds (SEEDS=1000, SEED=the first one)
+	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),1000) $(if $(SEED),--seed $(SEED))
+
+.PHONY: mutants
+mutants: $(VENV)/.for-work ## prove that the simulation sees faults (SEEDS=worlds for each at most)
+	$(BIN)/python -m tests.sim.mutants $(if $(SEEDS),--seeds $(SEEDS))
+
+.PHONY: chaos
+chaos: $(VENV)/.for-work ## kill and stop real processes, account for each job (SECONDS=180, SEED=)
+	$(BIN)/python -m tests.chaos --seconds $(or $(SECONDS),180) \
+	    $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
+
+.PHONY: overload
+overload: $(VENV)/.for-work ## push three times what a broker can commit (SECONDS=60)
+	$(BIN)/python -m tests.chaos.overload --seconds $(or $(SECONDS),60)
+
 .PHONY: lint
 lint: $(VENV)/.for-work ## style, types, who may import whom, and no missing migration
 	$(BIN)/ruff check .

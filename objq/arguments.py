@@ -28,6 +28,15 @@ from objq.errors import Invalid
 MAX_INT_BITS: Final = 14_000
 """Longer integers are more than the 4,300 digits that Python reads back."""
 
+RESULT: Final = "result"
+"""The name of what a task returns, of which advice speaks in other words."""
+
+IN_A_RESULT: Final = (
+    ("Pass ", "Return "),
+    (" pass ", " return "),
+    (" in the task.", " where it is read."),
+)
+
 Path = tuple[str | int, ...]
 
 
@@ -96,6 +105,9 @@ def _key(key: object, path: Path) -> str:
 
 def _refusal(path: Path, what: str, fix: str) -> NotJSON:
     steps = "".join(f"[{json.dumps(step)}]" for step in path[1:])
+    if path[0] == RESULT:
+        for passed, returned in IN_A_RESULT:
+            fix = fix.replace(passed, returned)
     return NotJSON(f"{path[0]}{steps} is {what}. {fix}")
 
 

@@ -8,7 +8,7 @@ by with a store that it reaches (200), or not (503). `GET /metrics`: figures for
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 from django.utils.http import http_date
@@ -16,18 +16,9 @@ from django.utils.http import http_date
 from objq import __version__
 from objq.binding import PATH
 from objq.consumer import Consumer, Receive, Send
-from objq.metrics import Broker as MetricsBroker
 from objq.metrics import Metrics, Text
-from objq.sockets import Broker as SocketBroker
+from objq.seam import Broker, Json
 from objq.sockets import Sockets
-
-Json = dict[str, Any]
-
-
-class Broker(SocketBroker, MetricsBroker, Protocol):
-    """What the application needs of `objq.broker.broker.Broker`."""
-
-    def readiness(self) -> Json: ...
 
 
 class Served(NamedTuple):

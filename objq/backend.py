@@ -21,11 +21,12 @@ from objq.compat import (
     TaskResultDoesNotExist,
     task_enqueued,
 )
-from objq.conf import Options
 from objq.core import ops
 from objq.core.ops import NewJob
 from objq.errors import Unknown
 from objq.ids import Ids
+from objq.optionrules import parse
+from objq.options import Options
 from objq.tasks import ObjqTask, Prepared
 from objq.wire import error_of
 
@@ -74,7 +75,7 @@ class ObjqBackend(BaseTaskBackend):
     @cached_property
     def config(self) -> Options:
         """The options. Raises ConfigurationError, which names all that is wrong with them."""
-        return Options.parse(self.options, alias=self.alias)
+        return parse(self.options, alias=self.alias)
 
     def validate_task(self, task: Task[..., Any]) -> None:
         super().validate_task(task)

@@ -31,6 +31,11 @@ def parse_bind(text: str) -> Address:
 
     Raises ConfigurationError.
     """
+    if text.isascii() and text.isdigit():
+        raise ConfigurationError(
+            f"--bind {text} has no host: write 127.0.0.1:{text} for this machine alone, or "
+            f"0.0.0.0:{text} for all its addresses."
+        )
     host, separator, port = text.rpartition(":")
     if not separator or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
@@ -58,15 +63,15 @@ def advertised_url(
     host, port = bound
     if not _is_wildcard(host):
         return _checked(_url(host, port), local)
+    found = host_address()
+    if found is not None and not _is_wildcard(found) and not _is_loopback(found):
+        return Advertised(_url(found, port))
     if local:
         return Advertised(_url("::1" if host == "::" else "127.0.0.1", port))
-    found = host_address()
-    if found is None or _is_wildcard(found) or _is_loopback(found):
-        raise ConfigurationError(
-            f"--bind {host} means every address of this machine, and none was found that other "
-            f"machines can reach: name it with --advertise ws://HOST:{port}{PATH}"
-        )
-    return Advertised(_url(found, port))
+    raise ConfigurationError(
+        f"--bind {host} means every address of this machine, and none was found that other "
+        f"machines can reach: name it with --advertise ws://HOST:{port}{PATH}"
+    )
 
 
 def _checked(url: str, local: bool) -> Advertised:

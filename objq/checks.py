@@ -14,6 +14,7 @@ E010    QUEUES does not fit
 W001    `django_tasks` is in INSTALLED_APPS although Django has `django.tasks`
 W002    a storage in memory, which other processes cannot see, with MODE "broker"
 W003    a package that `runbroker` needs is not installed
+W004    a folder that the site serves, or that was left to chance
 ======  ==========================================================================================
 """
 
@@ -21,18 +22,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - the name that Django gives it
-from django.core.files.storage import InMemoryStorage, storages
+from django.core.files.storage import FileSystemStorage, InMemoryStorage, storages
 
 from objq.compat import NATIVE
-from objq.conf import Options, backend_aliases
+from objq.conf import backend_aliases
 from objq.core.ops import MAX_NAME
 from objq.errors import ConfigurationError
-from objq.optionrules import did_you_mean, find_problems
+from objq.optionrules import did_you_mean, find_problems, parse
+from objq.options import Options
 from objq.store.open import open_store
 
 SERVER_PACKAGES: Final = ("channels", "daphne")
@@ -48,7 +51,7 @@ def check_backend(alias: str, params: Mapping[str, Any]) -> Iterator[CheckMessag
         )
     yield from check_options(alias, params)
     if not find_problems(params.get("OPTIONS", {})):
-        yield from _check_storage(where, Options.parse(params.get("OPTIONS", {}), alias=alias))
+        yield from _check_storage(where, parse(params.get("OPTIONS", {}), alias=alias))
 
 
 def check_options(alias: str, params: Mapping[str, Any]) -> Iterator[CheckMessage]:
@@ -59,7 +62,7 @@ def check_options(alias: str, params: Mapping[str, Any]) -> Iterator[CheckMessag
     for problem in problems:
         yield Error(f"{where}: {problem.message}", hint=problem.hint, id=f"objq.{problem.check}")
     if not problems:
-        options = Options.parse(raw, alias=alias)
+        options = parse(raw, alias=alias)
         yield from _check_queues(where, params.get("QUEUES", []), options)
 
 
@@ -116,11 +119,26 @@ def _check_storage(where: str, options: Options) -> Iterator[CheckMessage]:
         return
     try:
         open_store(alias, options.name).close()
-        in_memory = isinstance(storages[alias], InMemoryStorage)
     except ConfigurationError as error:
         yield Error(f"{where}: {error.message}", id="objq.E007")
         return
-    if in_memory and options.mode == "broker":
+    storage = storages[alias]
+    if isinstance(storage, FileSystemStorage) and (place := _bad_place(storage)):
+        message = f"{where}: the folder of the storage {alias!r}, {storage.location}, is {place}."
+        hint = 'Give it a "location" of its own: queue.json holds the arguments of your jobs.'
+        yield Warning(message, hint=hint, id="objq.W004")
+    if isinstance(storage, InMemoryStorage) and options.mode == "broker":
         message = f"{where}: the storage {alias!r} is in memory, which other processes cannot see."
         hint = 'Use a bucket or folder, or MODE = "direct" where one process does everything.'
         yield Warning(message, hint=hint, id="objq.W002")
+
+
+def _bad_place(storage: FileSystemStorage) -> str:
+    """Return why nothing private may lie in the storage's folder; empty if there is no reason."""
+    folder = Path(storage.location)
+    for setting in ("MEDIA_ROOT", "STATIC_ROOT"):
+        root = getattr(settings, setting)
+        if root and folder.is_relative_to(Path(root).absolute()):
+            return f"{setting} or inside it, which the site serves"
+    # A storage that has no location of its own takes MEDIA_ROOT's, be it empty.
+    return "where the process was started" if folder == Path.cwd() else ""

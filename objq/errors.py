@@ -159,6 +159,11 @@ class DocumentError(ObjqError):
 class NoDocument(DocumentError):
     """There is no `queue.json` yet: start `manage.py runbroker`, which creates it."""
 
+    @classmethod
+    def at(cls, name: str) -> NoDocument:
+        """Return the error for the document that a store calls `name`."""
+        return cls(f"There is no {name} yet: start manage.py runbroker, which creates it.")
+
 
 class Corrupt(DocumentError):
     """The bytes are not a document that objq wrote."""
@@ -174,6 +179,15 @@ class ForeignDocument(DocumentError):
 
 class Vanished(ForeignDocument):
     """There was a document, and there is none any more."""
+
+    @classmethod
+    def at(cls, name: str) -> Vanished:
+        """Return the error for the document that a store calls `name`."""
+        return cls(
+            f"{name} has vanished. It is not created anew, since that would lose jobs. Put back "
+            "its last version, and everything goes on by itself; or restart every process that "
+            "uses it, to begin with an empty queue."
+        )
 
 
 class WentBack(ForeignDocument):

@@ -25,7 +25,7 @@ from django.dispatch import Signal
 from msgspec import UNSET, Raw, UnsetType
 
 from objq import results
-from objq.arguments import encode_value
+from objq.arguments import RESULT, NotJSON, encode_value
 from objq.clock import Clock
 from objq.compat import (
     Task,
@@ -73,6 +73,7 @@ class Execution:
         self._call: AsyncCall | None = None
         self._thread: int | None = None
         self._expired = False
+        self._returned = False
         self._settled = False
         self._lock = threading.Lock()
 
@@ -91,7 +92,8 @@ class Execution:
         self._thread = threading.get_ident()
         try:
             value = self._attempt()
-            result = encode_value(value, "result")
+            self._returned = True
+            result = encode_value(value, RESULT)
         except BaseException as error:
             return self._fail(error) if self.settle() else None
         else:
@@ -192,7 +194,12 @@ class Execution:
         return Failure(token=self._grant.token, error=job_error, retry_after=retry_after)
 
     def _retry_after(self, error: BaseException) -> float | None | UnsetType:
-        """Return what the task's `backoff` says: seconds, None for no further attempt, or UNSET."""
+        """Return what the task's `backoff` says: seconds, None for no further attempt, or UNSET.
+
+        A result that is no JSON would be none the next time, so it is not asked for again.
+        """
+        if self._returned and isinstance(error, NotJSON):
+            return None
         backoff = getattr(self._task, "backoff", None)
         if backoff is None or self._grant.attempt >= self._grant.max_attempts:
             return UNSET

@@ -18,11 +18,13 @@ import daphne.server  # first: Twisted's reactor depends on the order of imports
 from daphne.http_protocol import HTTPFactory
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 from twisted.internet import reactor
-from twisted.web.http import HTTPChannel
+from twisted.web import http
 
 from objq.consumer import BEHIND
 
 logger = logging.getLogger("objq.listener")
+
+_HTTPChannel: Any = http.HTTPChannel  # Twisted has types for half of what is used of it here
 
 PING_INTERVAL_S: Final = 20.0
 PING_TIMEOUT_S: Final = 30.0
@@ -100,7 +102,7 @@ class SocketFactory(WebSocketFactory):  # type: ignore[misc]  # no types
     protocol = Socket
 
 
-class Channel(HTTPChannel):
+class Channel(_HTTPChannel):  # type: ignore[misc]  # see there
     """A connection that makes one request, without a body, or becomes a websocket.
 
     Whoever has no token yet has little to spend here: nothing that it sends is stored, and what

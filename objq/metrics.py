@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -22,12 +22,11 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from objq.broker.gauges import Gauges
-from objq.broker.measures import Histogram, Measures
-from objq.broker.stats import CommitStats
+from objq.broker.measures import Histogram
 from objq.core import ops
 from objq.core.document import Document
 from objq.core.statistics import queue_stats
+from objq.seam import Broker
 from objq.sockets import Sockets
 
 UNREADABLE: Final = "unreadable"
@@ -51,18 +50,6 @@ class Text(NamedTuple):
 
     body: bytes
     content_type: str
-
-
-class Broker(Protocol):
-    """What metrics need of `objq.broker.broker.Broker`."""
-
-    @property
-    def stats(self) -> CommitStats: ...
-
-    @property
-    def measures(self) -> Measures: ...
-
-    def gauges(self) -> Gauges | None: ...
 
 
 class Metrics(Collector):

@@ -1,7 +1,7 @@
 """What may stand in `OPTIONS`: every problem is found in one pass.
 
 Each carries the id of the check that reports it, so that `manage.py check` lists them all, while
-`Options.parse` raises the lot as one `ConfigurationError`.
+`parse` raises the lot as one `ConfigurationError`.
 
 A default never contradicts what was configured: where an option that is left out must not exceed
 another one (`BOUNDS`), its default is lowered to that.
@@ -15,7 +15,8 @@ from dataclasses import fields
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from objq.conf import DEFAULTS, FIELD_BY_OPTION, Options
+from objq.errors import ConfigurationError
+from objq.options import DEFAULTS, FIELD_BY_OPTION, Options
 
 MAX_NAME_BYTES: Final = 900
 
@@ -54,6 +55,19 @@ BOUNDS: Final = (
     Bound("MAX_RESULT_BYTES", "MAX_BYTES", 0.125, "one result would fill what is kept of results"),
     Bound("MAX_ERROR_BYTES", "MAX_BYTES", 0.125, "one error would fill what is kept of dead jobs"),
 )
+
+
+def parse(raw: Mapping[str, object], *, alias: str = "default") -> Options:
+    """Return what `OPTIONS` of a backend says; raise ConfigurationError with all problems."""
+    problems = find_problems(raw)
+    if problems:
+        listed = "\n".join(f"  {problem.message} {problem.hint}" for problem in problems)
+        raise ConfigurationError(f'TASKS["{alias}"]["OPTIONS"] cannot work:\n{listed}')
+    values: dict[str, Any] = {
+        FIELD_BY_OPTION[option]: float(value) if isinstance(DEFAULTS.get(option), float) else value
+        for option, value in complete(raw).items()
+    }
+    return Options(**values)
 
 
 def find_problems(raw: object) -> list[Problem]:

@@ -26,10 +26,11 @@ from django.utils.module_loading import import_string
 from msgspec import UNSET
 
 from objq.compat import Task, TaskError, TaskResult, TaskResultStatus
+from objq.core.ops import JobView
 from objq.errors import TaskCancelled, TaskDead, WorkerLost
 
 if TYPE_CHECKING:
-    from objq.core.ops import Attempt, Grant, JobView
+    from objq.core.ops import Attempt, Grant
 
 
 class NotATask(TypeError):
@@ -100,10 +101,11 @@ def task_as_pushed(task: Task[..., Any], job: JobView | Grant, alias: str) -> Ta
     Without validation: the job is there, whatever the settings say of its queue by now.
     """
     values = {f.name: getattr(task, f.name) for f in fields(task)}
+    run_after = job.run_after if isinstance(job, JobView) else None  # what is granted is due
     values |= {
         "queue_name": job.queue,
         "priority": job.priority,
-        "run_after": moment(job.run_after),
+        "run_after": moment(run_after),
         "backend": alias,
     }
     if "max_attempts" in values:

@@ -19,12 +19,13 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, NoReturn, Protocol
+from functools import partial
+from typing import Any, Final, NoReturn
 
-from objq.asgi import Application, Json
-from objq.asgi import Broker as ApplicationBroker
+from objq.asgi import Application
 from objq.binding import Address, bind_socket
 from objq.reactor import load_listener, reactor_loop
+from objq.seam import Broker, Json
 from objq.sockets import Sockets
 
 logger = logging.getLogger("objq.server")
@@ -32,27 +33,14 @@ logger = logging.getLogger("objq.server")
 CLOSE_TIMEOUT_S: Final = 2.0
 """What peers have to take the closing of their sockets before they are dropped."""
 
-ANNOUNCE_S: Final = 0.2
-"""How often a broker is asked for its state, so that people are told of changes."""
-
 MAX_FILES: Final = 65_536
 """Open files that are asked for; each client is one."""
-
-
-class Broker(ApplicationBroker, Protocol):
-    """What a server needs of `objq.broker.broker.Broker`."""
-
-    on_reset: list[Callable[[], None]]
-
-    async def run(self) -> None: ...
-
-    async def stop(self) -> bool: ...
 
 
 MakeBroker = Callable[[Address], Broker]
 """Builds the broker for the address that was bound."""
 
-Prepare = Callable[[], Coroutine[Any, Any, None]]
+Prepare = Callable[[], Coroutine[Any, Any, object]]
 """Waits until the broker may run, and raises if it never may. The port is served meanwhile."""
 
 
@@ -175,21 +163,20 @@ async def _serve(server: Server, announce: Callable[[str], Any]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     await server.start()
+    server.broker.on_state.append(partial(_announce, server.broker, announce))
     ended = asyncio.create_task(server.wait(), name="objq wait")
     stop = asyncio.ensure_future(asked.wait())
-    sayer = asyncio.create_task(_announce(server.broker, announce), name="objq announce")
     try:
-        await asyncio.wait({ended, stop, sayer}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({ended, stop}, return_when=asyncio.FIRST_COMPLETED)
         stopped = await server.stop()
-        for died in (ended, sayer):
-            if died.done():
-                await died  # raises what it died of
+        if ended.done():
+            await ended  # raises what it ended with
         if not stopped:
             _exit_at_once()
     finally:
-        for task in (ended, stop, sayer):
+        for task in (ended, stop):
             task.cancel()
-        await asyncio.gather(ended, stop, sayer, return_exceptions=True)
+        await asyncio.gather(ended, stop, return_exceptions=True)
 
 
 def _exit_at_once() -> NoReturn:
@@ -200,16 +187,10 @@ def _exit_at_once() -> NoReturn:
     os._exit(1)
 
 
-async def _announce(broker: Broker, announce: Callable[[str], Any]) -> None:
-    said: tuple[str, str] | None = None
-    while True:
-        now = broker.readiness()
-        if (now["state"], now["broker"]) != said:
-            said = (now["state"], now["broker"])
-            line = describe(now)
-            if line is not None:
-                announce(line)
-        await asyncio.sleep(ANNOUNCE_S)
+def _announce(broker: Broker, announce: Callable[[str], Any]) -> None:
+    line = describe(broker.readiness())
+    if line is not None:
+        announce(line)
 
 
 def describe(readiness: Json) -> str | None:

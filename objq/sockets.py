@@ -4,36 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from objq import wire
-from objq.broker.roster import Roster
-from objq.broker.watchers import Watcher
 from objq.core import ops
+from objq.seam import Broker
 
 CLOSE_GOING_AWAY: Final = 1001
 CLOSE_RESET: Final = 1012
-
-
-class Broker(Protocol):
-    """What a socket needs of `objq.broker.broker.Broker`."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def document(self) -> str | None: ...
-
-    @property
-    def roster(self) -> Roster: ...
-
-    def welcome(self, role: str) -> ops.Welcome: ...
-
-    def submit(self, op: Any) -> asyncio.Future[Any]: ...
-
-    def watch(self, watcher: Watcher) -> asyncio.Future[ops.Answer]: ...
-
-    def unwatch(self, watcher: Watcher) -> None: ...
 
 
 class Socket(Protocol):

@@ -33,7 +33,6 @@ from objq.client.client import Client, narrow
 from objq.client.watching import Events
 from objq.clock import SYSTEM_CLOCK
 from objq.compat import Task, TaskResult, task_backends
-from objq.conf import Options
 from objq.core import ops
 from objq.core.document import Document
 from objq.core.listing import Listing
@@ -42,6 +41,7 @@ from objq.core.statistics import statistics
 from objq.errors import Unsupported
 from objq.execute import Execution
 from objq.ids import Ids
+from objq.options import Options
 from objq.tasks import Prepared
 from objq.worker.seam import Control
 from objq.worker.taskloop import AsyncCall, TaskLoop

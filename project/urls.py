@@ -15,4 +15,5 @@ urlpatterns = [
     path("status/", views.status, name="status"),
     path("status.json", views.status_json, name="status-json"),
     path("admin/", admin.site.urls),
+    path("favicon.ico", views.icon),  # what browsers ask for where no page names one
 ]

@@ -5,6 +5,7 @@ from typing import Final
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.templatetags.static import static
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -80,6 +81,11 @@ def saved(request: HttpRequest, page: Page) -> HttpResponse:
     response = redirect(page)
     response["Server-Timing"] = str(timing)
     return response
+
+
+@require_GET
+def icon(request: HttpRequest) -> HttpResponse:
+    return redirect(static("project/icon.svg"))
 
 
 @require_GET

@@ -7,14 +7,17 @@ what they are given. Everything is read through objq's client.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
+from msgspec import structs
 
 import objq
+from objq.client.reading import read_document
 from objq.errors import ConfigurationError, DocumentError, NoDocument, ObjqError
 from objq_dashboard.wording import NOTHING, age, moment, number, size, utc
 
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
     from objq.core.ops import QueueStats, Running, Statistics
 
 TIMEOUT_S: Final = 2.0
-"""A page of the dashboard is shown after this time, with or without an answer."""
+"""How long the broker may take to answer, and then the document to be read."""
+
+_reads: Final = ThreadPoolExecutor(1, thread_name_prefix="objq dashboard")
+"""Reads the document: one at a time, however many look on, and none is waited for too long."""
 
 START_BROKER: Final = "python manage.py runbroker"
 
@@ -71,12 +77,31 @@ def read(alias: str) -> Overview:
     """Ask the queue of a backend; never raises for a queue that cannot be asked, but says why."""
     try:
         stats = objq.connect(alias).stats(timeout_s=TIMEOUT_S)
-    except ObjqError as error:
+    except (ConfigurationError, DocumentError) as error:
         return Overview(health=unreadable(error))
+    except ObjqError as error:
+        return without_broker(alias, error)
     now_ms = time.time_ns() // 1_000_000
+    return tables(stats, judge(stats, now_ms), now_ms)
+
+
+def without_broker(alias: str, error: ObjqError) -> Overview:
+    """Return what the document says, as far as it can be read in time, and why it is asked."""
+    health = unreadable(error)
+    try:
+        reading = _reads.submit(read_document, alias).result(TIMEOUT_S)
+    except (ObjqError, TimeoutError):
+        return Overview(health=health)
+    sentence = _("No broker answers. These are the figures of the document, written %(age)s ago.")
+    health = replace(health, sentence=sentence % {"age": age(reading.age_s)})
+    stats = structs.replace(reading.statistics(), broker=None)  # it leads no more, or is cut off
+    return tables(stats, health, reading.wall_ms)
+
+
+def tables(stats: Statistics, health: Health, now_ms: int) -> Overview:
     return Overview(
         known=True,
-        health=judge(stats, now_ms),
+        health=health,
         broker=broker_rows(stats, now_ms),
         queues=tuple(queue_row(name, stats.queues[name], now_ms) for name in sorted(stats.queues)),
         running=tuple(running_row(job, now_ms, stats.heartbeat_timeout_s) for job in stats.running),
@@ -98,7 +123,7 @@ def unreadable(error: ObjqError) -> Health:
     return Health(
         level="bad",
         sentence=_("No broker answers."),
-        advice=_("%(error)s If none is running, start one:") % {"error": _full_stop(str(error))},
+        advice=_("%(error)s If none is running, start one:") % {"error": str(error)},
         command=START_BROKER,
     )
 
@@ -203,7 +228,3 @@ def is_stale(job: Running, timeout_s: float) -> bool:
 
 def address(url: str) -> str:
     return urlsplit(url).netloc or url
-
-
-def _full_stop(sentence: str) -> str:
-    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."

@@ -30,7 +30,7 @@ from objq.core.ending import expire
 from objq.core.rules import apply, tick
 from objq.errors import ObjqError, QueueFull, Unavailable
 
-log = logging.getLogger("objq.broker")
+logger = logging.getLogger("objq.broker")
 
 
 class Deposed(Exception):
@@ -61,7 +61,7 @@ class Batch:
         self.entries = [entry for entry in self.entries if entry not in heavy]
         for entry in heavy:
             entry.refuse(
-                QueueFull(f"the store takes no larger document: {error}", retry_after_s=5.0)
+                QueueFull(f"The store takes no larger document ({error}).", retry_after_s=5.0)
             )
         if heavy:
             return True
@@ -114,7 +114,7 @@ class Group:
             self._apply(entry, batch, document, now)
         batch.expired = expire(document, silent, now) if silent else 0
         if batch.expired:
-            log.warning("%d claims expired", batch.expired, extra={"event": "claims_expired"})
+            logger.warning("%d claims expired.", batch.expired, extra={"event": "claims_expired"})
         if batch.serving:
             self._serve(batch, document, now)
         wanted = document.dirty or behind or document.challenge is not None
@@ -126,7 +126,9 @@ class Group:
     def require_leadership(self, document: Document) -> None:
         broker = document.broker
         if broker is None or broker.id != self.broker_id or document.epoch != self.epoch:
-            raise Deposed(f"epoch {document.epoch}: {broker.url if broker else 'nobody'} leads now")
+            raise Deposed(
+                f"Epoch {document.epoch}: {broker.url if broker else 'nobody'} leads now."
+            )
 
     def committed(self, batch: Batch) -> None:
         """Forget the heartbeats that the commit of this batch has written down."""
@@ -177,7 +179,7 @@ class Group:
             if is_claim and batch.serving:
                 self._serve(batch, document, now)  # those who came before
             elif is_claim:
-                raise Unavailable("the document is too large for the store to take another claim")
+                raise Unavailable("The document is too large for the store to take another claim.")
             entry.begun = begun_of(document, entry.op)
             entry.outcome, entry.changed = apply(
                 document, entry.op, now, mint=self._mint, epoch=self.epoch
@@ -185,8 +187,8 @@ class Group:
         except ObjqError as error:
             entry.outcome = error
         except Exception as error:
-            log.exception(
-                "request %s failed", ops.op_name(entry.op), extra={"event": "request_failed"}
+            logger.exception(
+                "Request %s failed.", ops.op_name(entry.op), extra={"event": "request_failed"}
             )
             raise Poisoned([entry]) from error
         if isinstance(entry.outcome, ops.Granted) and not entry.outcome.jobs:
@@ -202,7 +204,7 @@ class Group:
         try:
             served = self._waiters.serve(document, now, self._mint, self.epoch)
         except Exception as error:
-            log.exception("waiting claims failed", extra={"event": "request_failed"})
+            logger.exception("Waiting claims failed.", extra={"event": "request_failed"})
             raise Poisoned(self._waiters.entries()) from error
         own = set(batch.entries)
         batch.served.extend(entry for entry in served if entry not in own)

@@ -35,14 +35,14 @@ from objq.broker.standby import Candidate, Probe, Standby
 from objq.broker.stats import CommitStats
 from objq.broker.watchers import Watcher
 from objq.clock import Clock
-from objq.conf import Options
 from objq.core import ops
 from objq.core.leading import step_down
 from objq.errors import NotBroker, Unavailable
 from objq.ids import Ids
+from objq.options import Options
 from objq.store.base import AsyncStore, TooLarge
 
-log = logging.getLogger("objq.broker")
+logger = logging.getLogger("objq.broker")
 
 State = Literal["starting", "standby", "leading", "stopping", "stopped"]
 
@@ -68,6 +68,8 @@ class Broker:
     ) -> None:
         self.on_reset: list[Callable[[], None]] = []
         """Called when all sockets have to be closed unread: after a pause, and when deposed."""
+        self.on_state: list[Callable[[], None]] = []
+        """Called when this broker leads, stands by (and knows for whom), or stops."""
         self.state: State = "starting"
         self.roster = Roster(clock)
         """The workers that are connected to this process."""
@@ -91,7 +93,9 @@ class Broker:
             ids,
             probe,
             check_self=skip_self_check is None,
+            on_standing_by=self._tell_state,
         )
+        self._told: tuple[State, str] = (self.state, self.id)
         self._leader: Leader | None = None
         self._main: asyncio.Task[None] | None = None
         self._finished = asyncio.Event()
@@ -152,13 +156,13 @@ class Broker:
 
     def _refused(self, *, paused: bool) -> asyncio.Future[ops.Answer]:
         future: asyncio.Future[ops.Answer] = asyncio.get_running_loop().create_future()
-        refuse(future, Unavailable("this broker was paused") if paused else self._not_broker())
+        refuse(future, Unavailable("This broker was paused.") if paused else self._not_broker())
         return future
 
     def welcome(self, role: str) -> ops.Welcome:
         """Return the answer to `hello`. Raises NotBroker when not leading, and Unavailable (S2)."""
         if self._notice_pause():
-            raise Unavailable("this broker was paused")
+            raise Unavailable("This broker was paused.")
         leader, seen = self._leader, self._committer.seen
         if leader is None or seen is None or leader.ended:
             raise self._not_broker()
@@ -196,7 +200,7 @@ class Broker:
             ended = await self._wind_up({self._main, watch})
         for task in ended:
             if (error := task.exception()) is not None:
-                log.critical("%s died", task.get_name(), extra={"event": "task_died"})
+                logger.critical("%s died.", task.get_name(), extra={"event": "task_died"})
                 raise error
 
     async def stop(self) -> bool:
@@ -219,9 +223,9 @@ class Broker:
         try:
             await asyncio.wait_for(self._finished.wait(), self._options.shutdown_grace_s)
         except TimeoutError:
-            log.error(
-                "could not finish within SHUTDOWN_GRACE (%g s): this broker has not stepped down, "
-                "and what waited for it has an unknown outcome",
+            logger.error(
+                "Could not finish within SHUTDOWN_GRACE (%g s): this broker has not stepped down, "
+                "and what waited for it has an unknown outcome.",
                 self._options.shutdown_grace_s,
                 extra={"event": "grace_over"},
             )
@@ -246,7 +250,7 @@ class Broker:
                     roster=self.roster,
                 )
                 self.measures.take_overs += 1
-                log.info("leading in epoch %s", lead.document.epoch, extra={"event": "leading"})
+                logger.info("Leading in epoch %s.", lead.document.epoch, extra={"event": "leading"})
                 self._become("leading")
                 if self._stopping.is_set():
                     self._leader.drain()
@@ -260,21 +264,30 @@ class Broker:
     def _become(self, state: State) -> None:
         if self.state != "stopped":
             self.state = "stopping" if self._stopping.is_set() else state
+        if self.state != "standby":
+            self._tell_state()
+
+    def _tell_state(self) -> None:
+        now = (self.state, self.id)
+        if now != self._told:
+            self._told = now
+            for tell in self.on_state:
+                tell()
 
     async def _step_down(self) -> None:
         assert self._leader is not None
-        self._leader.end(NotBroker("this broker has stopped"))
+        self._leader.end(NotBroker("This broker has stopped."))
         broker_id = self.id
         try:
             await self._committer.transact(lambda document: step_down(document, broker_id))
         except TooLarge as error:
-            log.error("could not step down: %s", error, extra={"event": "document_too_large"})
+            logger.error("Could not step down (%s).", error, extra={"event": "document_too_large"})
         else:
-            log.info("stepped down", extra={"event": "stepped_down"})
+            logger.info("Stepped down.", extra={"event": "stepped_down"})
 
     def _be_deposed(self, error: Deposed) -> None:
         assert self._leader is not None
-        log.warning("deposed: %s", error, extra={"event": "deposed"})
+        logger.warning("Deposed. %s", error, extra={"event": "deposed"})
         leader, self._leader = self._leader, None
         leader.end()
         self._election.lose(self._ids.token())
@@ -305,7 +318,7 @@ class Broker:
         paused_s = self._pauses.paused_s()
         if not paused_s:
             return False
-        log.warning("this process was paused for %.1f s", paused_s, extra={"event": "paused"})
+        logger.warning("This process was paused for %.1f s.", paused_s, extra={"event": "paused"})
         if self._leader is not None:
             self._leader.pause(self._clock.monotonic())
         else:
@@ -321,4 +334,4 @@ class Broker:
         seen = self._committer.seen
         named = seen.broker if seen else None
         url = named.url if named and named.id != self.id else None
-        return NotBroker("this process does not lead", url=url)
+        return NotBroker("This process does not lead.", url=url)

@@ -128,12 +128,12 @@ class Committer:
         """
         async with self._lock:
             if self.seen is not None:
-                raise Superseded("a process that has seen a document never creates one")
+                raise Superseded("A process that has seen a document never creates one.")
             document = self._document = make()
             if await self._commit(document, ABSENT, True):
                 return document
             self.drop()
-            raise Superseded("somebody else created the document first")
+            raise Superseded("Somebody else created the document first.")
 
     async def refresh(self) -> Document:
         """Read what is there, as cheaply as the store allows; return the confirmed document.
@@ -204,7 +204,7 @@ class Committer:
                 return True
             found = await self._read_back(data)
             if found is None or found.tag == expect:
-                await self.reader.sleep(self.pace.fail(Conflict("a stale read")))
+                await self.reader.sleep(self.pace.fail(Conflict("A stale read.")))
             elif found.document is None:
                 self.pace.reached()
                 self._accept(ours, found.tag, found.started, len(data))

@@ -34,13 +34,13 @@ class Confidence:
     def refusal(self) -> ObjqError | None:
         """Return why nothing can be answered now, or None."""
         if self.ended:
-            return NotBroker("this broker does not lead any more")
+            return NotBroker("This broker does not lead any more.")
         if self._committer.trouble is not None:
             return Unavailable(self._committer.trouble)
         if self.must_read:
-            return Unavailable("this broker was paused and has to read the document first")
+            return Unavailable("This broker was paused and has to read the document first.")
         if self._clock.monotonic() - self._committer.confirmed_at > self._trust_s:
-            return Unavailable("this broker cannot reach the store")
+            return Unavailable("This broker cannot reach the store.")
         return None
 
     @property

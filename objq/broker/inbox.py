@@ -53,7 +53,7 @@ class Entry:
 def unknown(op: ops.Op) -> Unknown:
     """Return the error for a request whose fate is not known (S12)."""
     return Unknown(
-        "the broker could not find out whether this was applied; repeat it with the same ids",
+        "The broker could not find out whether this was applied; repeat it with the same ids.",
         ids=ops.ids_of(op),
     )
 
@@ -100,7 +100,7 @@ class Inbox:
         )
         if full and self._entries and not isinstance(op, ops.REPORTS):
             raise Overloaded(
-                "the broker has more requests waiting than it can commit soon; try again later",
+                "The broker has more requests waiting than it can commit soon; try again later.",
                 retry_after_s=retry_after_s,
             )
         self._arrivals += 1

@@ -40,7 +40,7 @@ from objq.errors import NotBroker, ObjqError, QueueFull, Unknown
 from objq.ids import Ids
 from objq.store.base import TooLarge
 
-log = logging.getLogger("objq.broker")
+logger = logging.getLogger("objq.broker")
 
 FULL_SHARE: Final = 0.9
 """After the store refused a document as too large, pushes wait until it is this much smaller."""
@@ -177,13 +177,13 @@ class Leader:
         batch = self._batch.everyone() if self._batch else []
         for entry in [*self._inbox.entries(), *batch, *self._waiters.entries()]:
             entry.refuse(error or unknown(entry.op))
-        self._lookups.refuse(error or Unknown("the broker ceased to lead"))
+        self._lookups.refuse(error or Unknown("The broker ceased to lead."))
 
     def _admit(self, op: ops.Change, future: asyncio.Future[ops.Answer]) -> None:
         if self._draining and not isinstance(op, ops.REPORTS):
-            raise NotBroker("this broker is stopping")
+            raise NotBroker("This broker is stopping.")
         if isinstance(op, ops.Push) and self._is_full():
-            raise QueueFull("the store takes no larger document", retry_after_s=5.0)
+            raise QueueFull("The store takes no larger document.", retry_after_s=5.0)
         retry_after_s = max(MIN_RETRY_AFTER_S, 2 * self._committer.pace.write_s)
         deadline = None
         if isinstance(op, ops.TakeClaim) and op.wait > 0:
@@ -264,7 +264,7 @@ class Leader:
         except Poisoned as poisoned:
             self._take_out(batch, poisoned.entries)
         except TooLarge as error:
-            log.error("%s", error, extra={"event": "document_too_large"})
+            logger.error("%s", error, extra={"event": "document_too_large"})
             if not batch.lighten(error):
                 self._take_out(batch, batch.entries)
                 await self._committer.reader.sleep(self._committer.pace.fail(error))

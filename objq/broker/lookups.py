@@ -15,9 +15,9 @@ import logging
 from collections import deque
 from typing import Final, NamedTuple
 
+from objq.broker.answering import refuse
 from objq.broker.commit import Committer
 from objq.broker.history import History
-from objq.broker.inbox import refuse
 from objq.broker.leases import Leases
 from objq.broker.roster import Roster
 from objq.broker.watchers import Watcher, Watchers
@@ -29,7 +29,7 @@ from objq.core.listing import Listing
 from objq.core.statistics import statistics
 from objq.errors import ObjqError, Overloaded, TooLarge, Unknown
 
-log = logging.getLogger("objq.broker")
+logger = logging.getLogger("objq.broker")
 
 MAX_WAITING: Final = 20_000
 """`get` requests that wait for the write in flight; heartbeats are never refused."""
@@ -157,8 +157,10 @@ class Lookups:
         except ObjqError as error:
             refuse(future, error)
         except Exception:
-            log.exception("request %s failed", ops.op_name(op), extra={"event": "request_failed"})
-            refuse(future, Unknown(f"{ops.op_name(op)} failed in the broker; see its log"))
+            logger.exception(
+                "Request %s failed.", ops.op_name(op), extra={"event": "request_failed"}
+            )
+            refuse(future, Unknown(f"{ops.op_name(op)} failed in the broker; see its log."))
 
     def _look_up(self, document: Document, op: ops.Lookup | ops.Heartbeat) -> ops.Answer:
         match op:
@@ -186,8 +188,8 @@ def _jobs(document: Document, op: ops.Get) -> ops.Jobs:
     size_bytes = sum(len(job.raw) for job in found if job is not None)
     if size_bytes > MAX_JOBS_BYTES and len(op.ids) > 1:
         raise TooLarge(
-            f"these {len(op.ids)} jobs have {size_bytes:,} bytes and an answer at most "
-            f"{MAX_JOBS_BYTES:,}: ask for fewer at once"
+            f"These {len(op.ids)} jobs have {size_bytes:,} bytes and an answer at most "
+            f"{MAX_JOBS_BYTES:,}: ask for fewer at once."
         )
     # The version, so that no session sees the queue go back in time (S11).
     version = (document.epoch, document.seq, 0)
@@ -196,5 +198,5 @@ def _jobs(document: Document, op: ops.Get) -> ops.Jobs:
 
 def _overloaded(what: str) -> Overloaded:
     return Overloaded(
-        f"more requests wait for {what} than can be answered soon", retry_after_s=RETRY_AFTER_S
+        f"More requests wait for {what} than can be answered soon.", retry_after_s=RETRY_AFTER_S
     )

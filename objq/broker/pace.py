@@ -19,7 +19,9 @@ MAX_RETRY_AFTER_S: Final = 60.0
 """A store that asks for more than this is asked again all the same."""
 
 MIN_THROTTLED_INTERVAL_S: Final = 0.1
-MAX_INTERVAL_S: Final = 10.0
+MAX_INTERVAL_S: Final = 2.5
+"""A quarter of the usual `BROKER_TTL`: a throttled leader still answers a challenge in time."""
+
 RECOVERY: Final = 0.9
 """The share of a stretched interval that is left after a write that succeeded."""
 

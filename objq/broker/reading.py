@@ -37,7 +37,7 @@ from objq.store.base import (
     Throttled,
 )
 
-log = logging.getLogger("objq.broker")
+logger = logging.getLogger("objq.broker")
 
 READS_BEFORE_TROUBLE: Final = 2
 """A reading that must not be built upon is believed when it came so often in a row."""
@@ -158,9 +158,9 @@ class Reader:
         level = logging.DEBUG if self._failures % FAILURES_PER_WARNING else logging.WARNING
         self._failures += 1
         self.failure = error
-        log.log(
+        logger.log(
             level,
-            "%s: %s (%s); next attempt in %.2f s",
+            "%s: %s (%s); next attempt in %.2f s.",
             self.store.name,
             error,
             type(error).__name__,
@@ -191,7 +191,7 @@ class Reader:
 
     def check_open(self) -> None:
         if self._closing.is_set():
-            raise Closed("the committer was closed")
+            raise Closed("The committer was closed.")
 
     async def _get(
         self, unless: Tag | None
@@ -213,9 +213,7 @@ class Reader:
     def _judge(self, content: Content | None, ours: bytes, started: float) -> Found:
         if content is None:
             self._refuse_absence()
-            raise NoDocument(
-                "there is no queue.json yet: start manage.py runbroker, which creates it"
-            )
+            raise NoDocument.at(self.store.name)
         header = decode_head(content.data)
         self._check(header)
         document = None if content.data == ours else decode(content.data)
@@ -227,19 +225,15 @@ class Reader:
 
     def _refuse_absence(self) -> None:
         if self.seen is not None:
-            raise Vanished(
-                f"{self.store.name} has vanished. It is not created anew, since that would lose "
-                "jobs: put back its last version, and everything goes on by itself; or restart "
-                "every broker to begin with an empty queue"
-            )
+            raise Vanished.at(self.store.name)
 
     def _begin_trouble(self, error: DocumentError) -> None:
         self.trouble = error.message
         if self._kind_of_trouble is type(error):
             return  # only the details are others, such as the seq of what was found
         self._kind_of_trouble = type(error)
-        log.error(
-            "stopped writing %s: %s", self.store.name, error, extra={"event": "document_refused"}
+        logger.error(
+            "Stopped writing %s. %s", self.store.name, error, extra={"event": "document_refused"}
         )
         if (
             isinstance(error, ForeignDocument)
@@ -247,9 +241,9 @@ class Reader:
             and self.seen == self.written
         ):
             self.stats.lost_commits += 1
-            log.critical(
-                "commit %s (epoch %s, seq %s) was told durable and is not there: the object was "
-                "deleted, restored or edited, or the store does not keep its promises",
+            logger.critical(
+                "Commit %s (epoch %s, seq %s) was told durable and is not there: the object was "
+                "deleted, restored or edited, or the store does not keep its promises.",
                 self.seen.commit,
                 self.seen.epoch,
                 self.seen.seq,
@@ -258,6 +252,8 @@ class Reader:
 
     def _end_trouble(self) -> None:
         if self.trouble is not None:
-            log.warning("going on with %s", self.store.name, extra={"event": "document_accepted"})
+            logger.warning(
+                "Going on with %s.", self.store.name, extra={"event": "document_accepted"}
+            )
         self.trouble = None
         self._kind_of_trouble = None

@@ -24,7 +24,7 @@ from objq.errors import DocumentError
 from objq.ids import Ids
 from objq.store.base import StoreError, TooLarge
 
-log = logging.getLogger("objq.broker")
+logger = logging.getLogger("objq.broker")
 
 ASK_EVERY_S: Final = 0.25
 HAND_OVER_S: Final = 0.05
@@ -53,7 +53,11 @@ class Candidate:
 
 
 class Standby:
-    """Waits for the lead. `check_self`: first the own address has to be reached from here."""
+    """Waits for the lead.
+
+    `check_self`: first the own address has to be reached from here. `on_standing_by()` is
+    called whenever it was seen who leads, and that this process does not yet.
+    """
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class Standby:
         probe: Probe,
         *,
         check_self: bool,
+        on_standing_by: Callable[[], None] = lambda: None,
     ) -> None:
         self.problem: str | None = None
         """Why this process could not lead, for people."""
@@ -75,6 +80,7 @@ class Standby:
         self._ids = ids
         self._probe = probe
         self._check_self = check_self
+        self._on_standing_by = on_standing_by
         self._notice_s = candidate.settings.notice_s
         self._header: Header | None = None
         self._look_at = float("-inf")
@@ -125,7 +131,7 @@ class Standby:
             await self._committer.reader.back_off(error)
             return False
         except DocumentError as error:
-            self._say(logging.WARNING, f"standing by: {error}", kind=type(error).__name__)
+            self._say(logging.WARNING, f"Standing by. {error}", kind=type(error).__name__)
             return False
         self._look_at = self._clock.monotonic() + self._ids.jitter(self._notice_s)
         return True
@@ -151,13 +157,15 @@ class Standby:
         bound_here = leader is not None and self._candidate.is_bound_here(leader.url)
         now = self._clock.monotonic()
         decision = self._election.decide(header, probe, bound_here=bound_here, now=now)
-        self._say(logging.INFO, f"{decision.action.value}: {decision.why}")
+        self._say(logging.INFO, f"{decision.action.value.capitalize()}: {decision.why}.")
         self._handing_over = bool(leader and probe and probe.stopping and probe.broker == leader.id)
         if self._handing_over or not self._election.leader_in_order:
             self._look_at = float("-inf")
         return decision
 
     async def _act(self, action: Action) -> Lead | None:
+        if action in (Action.WAIT, Action.CHALLENGE):
+            self._on_standing_by()
         if action is Action.WAIT:
             return None
         header = self._header
@@ -168,10 +176,10 @@ class Standby:
             elif await self._reaches_itself():
                 return await self._lead(header)
         except Superseded as error:
-            log.info("%s; standing by", error, extra={"event": "take_over_lost"})
+            logger.info("%s Standing by.", error, extra={"event": "take_over_lost"})
             await self._committer.reader.sleep(self._ids.jitter(LOSER_WAITS_S))
         except TooLarge as error:
-            self._say(logging.ERROR, f"the store refuses a document of this size: {error}")
+            self._say(logging.ERROR, f"The store refuses a document of this size ({error}).")
         finally:
             self._acting = False
         return None
@@ -195,7 +203,7 @@ class Standby:
             # Direct pushes may have come on top, but a commit of the leader would show: it removes
             # the challenge, and another leader has another epoch.
             if _state(document) != _state(header):
-                raise Superseded("the document has moved on")
+                raise Superseded("The document has moved on.")
             before_s = document.settings.heartbeat_timeout_s
             take_over(document, self._info(), settings)
             return True
@@ -221,13 +229,13 @@ class Standby:
                 document.broker and header.broker and document.broker.id == header.broker.id
             )
             if not same_leader or document.challenge is not None:
-                raise Superseded("the document has moved on")
+                raise Superseded("The document has moved on.")
             challenge(document, question)
             return True
 
         await self._committer.transact(change, leading=False)
-        log.warning(
-            "challenged the leader at %s", header.broker and header.broker.url,
+        logger.warning(
+            "Challenged the leader at %s.", header.broker and header.broker.url,
             extra={"event": "challenged"},
         )  # fmt: skip
 
@@ -244,8 +252,8 @@ class Standby:
             f"it meets broker {result.broker}" if result.broker else f"it is {result.reach.value}"
         )
         self.problem = (
-            f"this broker does not reach itself at {url} ({found}), so nobody else would; "
-            "advertise an address that leads to it with --advertise"
+            f"This broker does not reach itself at {url} ({found}), so nobody else would; "
+            "advertise an address that leads to it with --advertise."
         )
         self._say(logging.ERROR, self.problem)
         return False
@@ -262,7 +270,7 @@ class Standby:
         """Log a text that is not of the kind that was logged last: by default, another text."""
         kind = kind or text
         if kind != self._said:
-            log.log(level, text, extra={"event": "standing_by"})
+            logger.log(level, text, extra={"event": "standing_by"})
         self._said = kind
 
 

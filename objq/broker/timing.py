@@ -9,7 +9,7 @@ from objq.broker.measures import Measures
 from objq.core import ops
 from objq.core.document import Document
 
-log = logging.getLogger("objq.broker")
+logger = logging.getLogger("objq.broker")
 
 
 def note_commit(measures: Measures, batch: Batch, document: Document) -> None:
@@ -43,7 +43,7 @@ def _note_dropped(measures: Measures, document: Document) -> None:
         if count:
             measures.dropped[where] += count
             document.dropped[where] = 0
-            log.info(
-                "%d records of %s were dropped, as retention says", count, where,
+            logger.info(
+                "%d records of %s were dropped, as retention says.", count, where,
                 extra={"event": "records_dropped"},
             )  # fmt: skip

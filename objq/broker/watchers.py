@@ -58,7 +58,7 @@ class Watchers:
         """Raise Overloaded if as many watch as may."""
         if len(self._watchers) >= MAX_WATCHERS:
             raise Overloaded(
-                f"{MAX_WATCHERS} sockets watch this broker already", retry_after_s=RETRY_AFTER_S
+                f"{MAX_WATCHERS} sockets watch this broker already.", retry_after_s=RETRY_AFTER_S
             )
 
     def add(self, watcher: Watcher, document: Document) -> None:

@@ -31,7 +31,7 @@ from objq.core.rules import apply, tick
 from objq.core.silence import SilenceWatch
 from objq.errors import NotBroker, ObjqError, Rejected
 
-log = logging.getLogger("objq.client")
+logger = logging.getLogger("objq.client")
 
 AT_ANY_TIME: Final = (ops.Push, *FROM_DOCUMENT)
 """What a direct process does also while a broker is recorded."""
@@ -103,7 +103,7 @@ class Alone:
             if not isinstance(entry.op, ops.TakeClaim):
                 self._apply(entry, document, now)
         if silent and expire(document, silent, now):
-            log.warning("%d claims expired", len(silent), extra={"event": "claims_expired"})
+            logger.warning("%d claims expired.", len(silent), extra={"event": "claims_expired"})
         for entry in waiting:
             if isinstance(entry.op, ops.TakeClaim):
                 self._apply(entry, document, now)
@@ -139,7 +139,7 @@ class Alone:
             self._apply(entry, document, now)
             return
         entry.changed = False
-        entry.outcome = NotBroker(f"queue.json names the broker at {broker.url}", url=broker.url)
+        entry.outcome = NotBroker(f"queue.json names the broker at {broker.url}.", url=broker.url)
 
     def _apply(self, entry: Entry, document: Document, now: int) -> None:
         entry.outcome, entry.changed = None, False

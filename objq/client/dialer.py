@@ -15,7 +15,7 @@ import msgspec
 
 from objq.client.backoff import Backoff
 from objq.client.discovery import Discovery, Found, retrieve
-from objq.client.link import Link, LinkLost
+from objq.client.link import CLOSED, Link, LinkLost
 from objq.client.seam import Connect, ConnectionEnded
 from objq.clock import Clock
 from objq.core import ops
@@ -29,8 +29,6 @@ OPEN_TIMEOUT_S: Final = 5.0
 
 REFUSALS_BELIEVED: Final = 3
 """A broker that restarts in place refuses for a moment; one that goes on means it."""
-
-CLOSED: Final = "This client is closed."
 
 MakeToken = Callable[[str, str], str]
 """Makes the bearer token for a document and a broker, by their ids."""
@@ -167,7 +165,7 @@ class Dialer:
     async def _open(self, found: Found) -> Link:
         header = found.header
         if header.broker is None:
-            raise NoBroker("the document names no broker at the moment")
+            raise NoBroker("The document names no broker at the moment.")
         url = header.broker.url
         asked_at = self._clock.monotonic()
         token = self._make_token(header.document, header.broker.id)
@@ -181,10 +179,10 @@ class Dialer:
                 )
             if welcome.document != header.document or welcome.epoch < header.epoch:
                 raise NotBroker(
-                    f"{url} leads epoch {welcome.epoch}; the document is at {header.epoch}"
+                    f"{url} leads epoch {welcome.epoch}; the document is at {header.epoch}."
                 )
             if not self._welcomed(welcome, asked_at):
-                raise NotBroker(f"{url} is behind what this process has seen")
+                raise NotBroker(f"{url} is behind what this process has seen.")
         except BaseException:
             # Also when nobody waits any longer: else impatient callers would for ever come back to
             # an address that does not answer.
@@ -193,7 +191,7 @@ class Dialer:
                 self._close_soon(link)
             raise
         logger.info(
-            "Connected to broker %s at %s", welcome.broker, url, extra={"event": "connected"}
+            "Connected to broker %s at %s.", welcome.broker, url, extra={"event": "connected"}
         )
         return link
 
@@ -208,13 +206,13 @@ class Dialer:
         if isinstance(error, ObjqError):
             self.why = error
         elif isinstance(error, TimeoutError):
-            self.why = Unavailable(f"the broker did not answer within {OPEN_TIMEOUT_S:g} s")
+            self.why = Unavailable(f"The broker did not answer within {OPEN_TIMEOUT_S:g} s.")
         else:
-            self.why = Unavailable(f"the broker cannot be reached: {error}")
+            self.why = Unavailable(f"The broker cannot be reached ({error}).")
         self._distrusted_at = self._clock.monotonic()
         self.backoff.failed()
         level = logging.WARNING if first else logging.DEBUG
-        logger.log(level, "No broker yet: %s", self.why.message, extra={"event": "no_broker"})
+        logger.log(level, "No broker yet. %s", self.why.message, extra={"event": "no_broker"})
         if not isinstance(self.why, Rejected) or isinstance(self.why, Overloaded):
             self._refusals = 0
             return
@@ -236,7 +234,7 @@ class Dialer:
     # --- leaving ---------------------------------------------------------------------------------
 
     def _lost(self, link: Link) -> None:
-        logger.info("The link to the broker has ended", extra={"event": "disconnected"})
+        logger.info("The link to the broker has ended.", extra={"event": "disconnected"})
         self.leave(link)
 
     async def _recheck(self, link: Link) -> None:

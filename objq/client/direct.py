@@ -24,7 +24,7 @@ from objq.broker.answering import Poisoned, placed
 from objq.broker.commit import Closed
 from objq.client.alone import Alone, Entry
 from objq.client.known import Known
-from objq.client.link import LinkLost
+from objq.client.link import CLOSED, LinkLost
 from objq.client.patience import Patience
 from objq.client.versions import Versions
 from objq.clock import Clock
@@ -98,7 +98,7 @@ class DirectLink:
         LinkLost if this was closed meanwhile.
         """
         if self._closed:
-            raise LinkLost("this client is closed")
+            raise LinkLost(CLOSED)
         if len(self._new) + len(self._batch) >= MAX_WAITING and not isinstance(op, ops.NEVER_SHED):
             raise Overloaded(
                 f"{MAX_WAITING} requests of this process wait to be written.",
@@ -124,7 +124,7 @@ class DirectLink:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._fail(LinkLost("this client was closed"))
+        self._fail(LinkLost(CLOSED))
 
     # --- the loop --------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class DirectLink:
                 await self._turn()
                 self._busy = False
         except BaseException as error:
-            self._fail(LinkLost(f"direct writing has ended: {error!r}"))
+            self._fail(LinkLost(f"Direct writing has ended ({error!r})."))
             raise
         finally:
             self._busy = False
@@ -227,7 +227,7 @@ class DirectLink:
         """Give up what makes the document larger, so that outcomes get through (S13)."""
         heavy = [entry for entry in self._batch if isinstance(entry.op, ops.GROWING)]
         claims = [entry for entry in self._batch if isinstance(entry.op, ops.TakeClaim)]
-        refusal: ObjqError = Unavailable(f"the store takes no object of this size: {error}")
+        refusal: ObjqError = Unavailable(f"The store takes no object of this size ({error}).")
         if heavy:
             refusal = QueueFull(refusal.message)
         for entry in heavy or claims or self._batch:

@@ -13,7 +13,7 @@ from objq.client.known import Known
 from objq.clock import Clock
 from objq.core.codec import check_successor
 from objq.core.document import Header
-from objq.errors import ForeignDocument, NoDocument
+from objq.errors import NoDocument, Vanished
 
 
 class Found(NamedTuple):
@@ -53,13 +53,8 @@ class Discovery:
         header = await self._source.read()
         if header is None:
             if seen is not None:
-                raise ForeignDocument(
-                    f"{self._source.name} has vanished; it was at seq {seen.seq}: put back its "
-                    "last version, and everything goes on by itself."
-                )
-            raise NoDocument(
-                f"There is no {self._source.name} yet: start manage.py runbroker, which creates it."
-            )
+                raise Vanished.at(self._source.name)
+            raise NoDocument.at(self._source.name)
         if seen is not None:
             check_successor(seen, header)
         self._known.saw(header)

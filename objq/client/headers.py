@@ -33,7 +33,7 @@ def from_store(store: AsyncStore) -> Source:
         try:
             content = await store.read_head()
         except StoreError as error:
-            raise Unavailable(f"{store.name} cannot be read: {error}") from error
+            raise Unavailable(f"{store.name} cannot be read ({error}).") from error
         return decode_head(content.data) if content is not None else None
 
     return Source(store.name, read)
@@ -57,7 +57,7 @@ def from_broker(url: str) -> Source:
         try:
             who = msgspec.convert(said, _Said)
         except msgspec.ValidationError:
-            raise Unavailable(f"no broker of objq answers at {url} (BROKER_URL)") from None
+            raise Unavailable(f"No broker of objq answers at {url} (BROKER_URL).") from None
         broker = BrokerInfo(id=who.broker, url=url, since=0, version="") if who.leading else None
         return Header(
             objq=1,

@@ -34,6 +34,8 @@ MAX_DELTAS: Final = 64
 RETRY_AFTER_S: Final = 0.5
 CLOSE_TIMEOUT_S: Final = 2.0
 
+CLOSED: Final = "This client is closed."
+
 
 class LinkLost(Exception):
     """The link ended before the answer came. `error` is the broker's reason, if it gave one."""
@@ -160,7 +162,7 @@ class Link:
 
     async def close(self) -> None:
         """End the link; what still waits gets LinkLost. May be called again."""
-        self._ended(LinkLost("the link was closed on this side"))
+        self._ended(LinkLost("The link was closed on this side."))
         for task in self._tasks:
             task.cancel()
         with contextlib.suppress(TimeoutError):
@@ -182,12 +184,12 @@ class Link:
         try:
             await work()
         except ConnectionEnded as ended:
-            self._ended(LinkLost(str(ended) or "the connection ended"))
+            self._ended(LinkLost(str(ended) or "The connection ended."))
         except ObjqError as error:
             self._ended(LinkLost(error.message, error))
         except Exception as bug:
-            logger.exception("The link to the broker has failed in a way that is a bug")
-            self._ended(LinkLost(f"{type(bug).__name__}: {bug}"))
+            logger.exception("The link to the broker has failed in a way that is a bug.")
+            self._ended(LinkLost(f"The link has failed ({bug!r})."))
 
     async def _send_all(self) -> None:
         while True:
@@ -221,7 +223,7 @@ class Link:
 
     def _answered(self, number: int | None, answer: ops.Answer | ops.Delta | ObjqError) -> None:
         if number is None:  # not about one request: about the socket, or a frame that was refused
-            raise answer if isinstance(answer, ObjqError) else Unknown("an answer without an id")
+            raise answer if isinstance(answer, ObjqError) else Unknown("An answer without an id.")
         if isinstance(answer, ops.Delta):
             if self._watch is not None and self._watch[0] == number:
                 self._watch[1].put(answer)

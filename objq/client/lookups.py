@@ -44,7 +44,7 @@ class LookUps:
                 return Roster(self._clock).look(document, self._leases(document))
             case ops.Heartbeat():
                 return beaten(document, op)
-        raise Unsupported(f"{ops.op_name(op)} is what a broker remembers, and none leads")
+        raise Unsupported(f"{ops.op_name(op)} is what a broker remembers, and none leads.")
 
     def forget(self) -> None:
         """Give memory back."""

@@ -11,9 +11,9 @@ from objq.client.seam import Connect
 from objq.client.session import Session
 from objq.client.transport import open_websocket
 from objq.clock import SYSTEM_CLOCK, Clock
-from objq.conf import Options
 from objq.core import ops
 from objq.ids import Ids
+from objq.options import Options
 from objq.store.aio import InThread
 from objq.store.base import AsyncStore
 from objq.store.open import open_store

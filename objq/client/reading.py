@@ -94,7 +94,7 @@ class DocumentReader:
         try:
             content = self.store.read_head()
         except StoreError as error:
-            raise Unavailable(str(error)) from error
+            raise Unavailable(f"{self.store.name} cannot be read ({error}).") from error
         if content is None:
             raise self._absent()
         return decode_head(content.data)
@@ -106,7 +106,7 @@ class DocumentReader:
         try:
             found = self.store.read(None if known is None else known.tag)
         except StoreError as error:
-            raise Unavailable(str(error)) from error
+            raise Unavailable(f"{self.store.name} cannot be read ({error}).") from error
         if found is NOT_MODIFIED:
             assert known is not None
             return known
@@ -116,9 +116,7 @@ class DocumentReader:
         return found
 
     def _absent(self) -> NoDocument:
-        return NoDocument(
-            f"There is no {self.store.name} yet: start manage.py runbroker, which creates it."
-        )
+        return NoDocument.at(self.store.name)
 
 
 def document_reader(alias: str = "default") -> DocumentReader:

@@ -18,27 +18,26 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from objq.client.alone import AT_ANY_TIME
-from objq.client.dialer import CLOSED, Dialer, MakeToken, NoBroker
+from objq.client.deadlines import in_the_way, limit_of
+from objq.client.dialer import Dialer, MakeToken, NoBroker
 from objq.client.direct import DirectLink
 from objq.client.discovery import Discovery
 from objq.client.headers import from_broker, from_store
+from objq.client.horizon import Horizon
 from objq.client.known import Known
-from objq.client.link import LinkLost
+from objq.client.link import CLOSED, LinkLost
 from objq.client.racing import AnyLink, first_to_know
-from objq.client.request_ids import RequestIds
 from objq.client.seam import Connect
-from objq.client.ticket import READS, Next, Ticket
+from objq.client.ticket import Next, Ticket
 from objq.client.watching import Watching
 from objq.clock import Clock
-from objq.conf import Options
 from objq.core import ops
-from objq.core.document import Document, Header
-from objq.errors import DocumentError, ExpiredId, Invalid, ObjqError, Unavailable
+from objq.errors import DocumentError, ExpiredId, ObjqError, Unavailable
 from objq.ids import Ids
+from objq.options import Options
 from objq.store.base import AsyncStore
 
 LEAST_PAUSE_S: Final = 0.05
@@ -73,12 +72,11 @@ class Session:
     ) -> None:
         """`seen`: the stores whose document this process has seen; by default one set for all."""
         self._on_close = on_close
-        self.settings: ops.DocumentSettings = options.document_settings()
-        """The document's settings, as last seen or told by the broker; before that, one's own."""
+        self._horizon = Horizon(options.document_settings(), clock, ids)
         self._options = options
         self._clock = clock
         self._ids = ids
-        self._request_ids = RequestIds(clock, ids, options.dedupe_window_s)
+        self._request_ids = self._horizon.request_ids
         url = options.broker_url
         known = Known()
         self._discovery = Discovery(from_broker(url) if url else from_store(store), clock, known)
@@ -90,7 +88,7 @@ class Session:
             make_token,
             clock,
             ids,
-            welcomed=self._welcomed,
+            welcomed=self._horizon.welcomed,
         )
         self._watchings: set[Watching] = set()
         self._dialer = self._new_dialer(insists=options.mode == "broker")
@@ -102,15 +100,18 @@ class Session:
                 clock,
                 ids,
                 creates=self.settings,
-                on_seen=self._saw,
+                on_seen=self._horizon.saw,
                 seen=seen,
                 known=known,
             )
         elif options.direct_fallback:
             self._direct = DirectLink(store, clock, ids, known=known)
         self._closed = False
-        self._newest = (-1, -1)
-        """(epoch, seq) of the newest version of which an answer was handed out (S11)."""
+
+    @property
+    def settings(self) -> ops.DocumentSettings:
+        """The document's settings, as last seen or told by the broker; before that, one's own."""
+        return self._horizon.settings
 
     async def call(self, op: ops.Op, timeout_s: float | None | UnsetType = UNSET) -> ops.Answer:
         """Return the answer to `op`; an empty `request` or `claim` id is drawn here.
@@ -123,7 +124,8 @@ class Session:
         applied and never will be, Unknown if that is not known, with the ids by which it may be
         repeated, Unavailable or DocumentError if it was never sent.
         """
-        limit_s = self._limit_s(op, timeout_s)
+        window_s = self._request_ids.window_s
+        limit_s = limit_of(op, timeout_s, self._options.enqueue_timeout_s, window_s)
         ticket = Ticket(op)
         try:
             async with asyncio.timeout(limit_s):
@@ -138,7 +140,7 @@ class Session:
             assert limit_s is not None
             if limit_s >= self._options.enqueue_timeout_s / 2:
                 self._dialer.leave_silent(limit_s / 2)
-            raise ticket.gave_up(limit_s, self._why()) from self._dialer.why
+            raise ticket.gave_up(limit_s, self._why()) from None  # which tells the reason
 
     def watch(self) -> Watching:
         """Return events for ever, from the next snapshot on; see `objq.client.watching`."""
@@ -160,6 +162,16 @@ class Session:
             await self._direct.close()
         if self._on_close is not None:
             self._on_close()
+
+    def _why(self) -> ObjqError | None:
+        versions = self._direct.versions if self._direct is not None else None
+        if versions is not None and versions.trouble is not None:
+            return DocumentError(versions.trouble)
+        if versions is None or not self._alone:
+            return self._dialer.why
+        if versions.failure is not None:
+            return Unavailable(versions.failure)
+        return in_the_way(versions.seen, self._dialer.why)
 
     # --- the two ways ----------------------------------------------------------------------------
 
@@ -244,11 +256,11 @@ class Session:
                 self._request_ids.abandon(ticket.id)
             return await self._refused(ticket, ticket.refuse(error), error)
         self._dialer.backoff.succeeded()
-        if self._is_behind(ticket, answer):
+        if self._horizon.is_behind(ticket.op, answer):
             ticket.lost(copy)
             await self._pause(LEAST_PAUSE_S)
             return Next.RECHECK
-        ticket.answer = self._hand_out(ticket.accept(answer), sent_at)
+        ticket.answer = self._horizon.hand_out(ticket.accept(answer), sent_at)
         return ticket.answer
 
     async def _refused(self, ticket: Ticket, then: Next, error: ObjqError) -> Next:
@@ -261,7 +273,7 @@ class Session:
     async def _pause(self, at_least_s: float) -> None:
         await asyncio.sleep(at_least_s + self._ids.jitter(at_least_s))
 
-    # --- ids and positions -----------------------------------------------------------------------
+    # --- ids -------------------------------------------------------------------------------------
 
     async def _identify(self, ticket: Ticket) -> None:
         """Give the request its id, unless it has one. Raises what `Discovery.find` raises."""
@@ -270,83 +282,7 @@ class Session:
                 ticket.give_id(self._request_ids.draw())
                 return
             if self._alone and self._direct is not None:
-                await self._direct.call(LOOK, lambda: None)  # `_saw` is told the seq
+                await self._direct.call(LOOK, lambda: None)  # which tells the horizon the seq
                 continue
             found = await self._discovery.find(self._clock.monotonic() - SHARED_READ_S)
             self._request_ids.saw(found.header.seq, found.read_at)
-
-    def _saw(self, document: Document, began: float) -> None:
-        self.settings = document.settings
-        window_s = min(self._options.dedupe_window_s, document.settings.dedupe_window_s)
-        self._request_ids.window_s = window_s
-        self._request_ids.saw(document.seq, began)
-
-    def _welcomed(self, welcome: ops.Welcome, asked_at: float) -> bool:
-        if welcome.epoch < self._newest[0]:
-            return False
-        self.settings = welcome.settings
-        window_s = min(self._options.dedupe_window_s, welcome.settings.dedupe_window_s)
-        self._request_ids.window_s = window_s
-        self._request_ids.saw(welcome.seq, asked_at)
-        return True
-
-    def _is_behind(self, ticket: Ticket, answer: ops.Answer) -> bool:
-        """Return whether a reader would see the queue go back in time (S11)."""
-        version = _version_of(answer)
-        return isinstance(ticket.op, READS) and version is not None and version < self._newest
-
-    def _hand_out(self, answer: ops.Answer, sent_at: float) -> ops.Answer:
-        version = _version_of(answer)
-        if version is None:
-            return answer
-        if version < self._newest:  # the repeat of a change; its old position says nothing new
-            return msgspec.structs.replace(answer, position=None)
-        self._newest = version
-        self._request_ids.saw(version[1], sent_at)
-        return answer
-
-    # --- deadlines -------------------------------------------------------------------------------
-
-    def _limit_s(self, op: ops.Op, timeout_s: float | None | UnsetType) -> float | None:
-        window_s = self._request_ids.window_s
-        if timeout_s is None:
-            if not isinstance(op, ops.REPORTS):
-                raise Invalid(f"A {ops.op_name(op)} needs a deadline: pass timeout_s.")
-            return None
-        if timeout_s is UNSET:
-            wait_s = op.wait if isinstance(op, ops.TakeClaim) else 0.0
-            return min(self._options.enqueue_timeout_s, window_s) + wait_s
-        if hasattr(op, "request") and timeout_s > window_s:
-            raise Invalid(
-                f"timeout_s = {timeout_s:g} is beyond DEDUPE_WINDOW ({window_s:g} s), after which "
-                "the request could not be repeated safely."
-            )
-        return timeout_s
-
-    def _why(self) -> ObjqError | None:
-        versions = self._direct.versions if self._direct is not None else None
-        if versions is not None and versions.trouble is not None:
-            return DocumentError(versions.trouble)
-        if versions is None or not self._alone:
-            return self._dialer.why
-        if versions.failure is not None:
-            return Unavailable(versions.failure)
-        return _in_the_way(versions.seen, self._dialer.why)
-
-
-def _version_of(answer: ops.Answer) -> tuple[int, int] | None:
-    if isinstance(answer, ops.Statistics):
-        return answer.epoch, answer.seq
-    return answer.position[:2] if answer.position is not None else None
-
-
-def _in_the_way(header: Header | None, why: ObjqError | None) -> Unavailable | None:
-    """Tell the operator of a broker that is recorded and does not answer a direct process."""
-    if header is None or header.broker is None:
-        return None
-    reason = f" ({why.message.rstrip('.')})" if why is not None else ""
-    return Unavailable(
-        f"queue.json names the broker at {header.broker.url}, which does not answer{reason}. While "
-        "it is named, direct processes only push: start manage.py runbroker, which takes over, and "
-        "stop it again to go on without a broker."
-    )

@@ -150,12 +150,12 @@ class Ticket:
             raise error
         if not self._in_doubt() or isinstance(self.op, READS) or getattr(error, "final", False):
             raise error
-        raise self.unknown(f"a repeat of it was refused ({error.message})") from error
+        raise self.unknown("a repeat of it was refused", error) from error
 
     def barred(self, error: ObjqError) -> ObjqError:
         """Return what to raise when an error keeps all further copies from being sent."""
         if self._in_doubt() and not isinstance(self.op, READS):
-            return self.unknown(f"repeats of it are refused ({error.message})")
+            return self.unknown("repeats of it are refused", error)
         return error
 
     # --- the end ---------------------------------------------------------------------------------
@@ -168,18 +168,21 @@ class Ticket:
             return self.overloaded
         if isinstance(why, DocumentError | Unauthorized):
             return why
-        reason = f": {why.message}" if why is not None else ""
-        sent = "" if isinstance(self.op, READS) else " It was not sent, so nothing was changed."
+        name = ops.op_name(self.op)
+        reason = f" {why.message}" if why is not None else ""
+        sent = (
+            "" if isinstance(self.op, READS) else f" The {name} was not sent, so nothing changed."
+        )
         return Unavailable(
-            f"There was no answer to this {ops.op_name(self.op)} within {limit_s:g} s"
-            f"{reason.rstrip('.')}.{sent}"
+            f"There was no answer to this {name} within {limit_s:g} s.{reason}{sent}"
         )
 
-    def unknown(self, what: str) -> Unknown:
+    def unknown(self, what: str, why: ObjqError | None = None) -> Unknown:
         name = ops.op_name(self.op)
         called = f"{name} {self.id}" if self.id else name
+        reason = f" {why.message}" if why is not None else ""
         return Unknown(
-            f"Whether this {called} was applied is not known: {what}. "
+            f"Whether this {called} was applied is not known: {what}.{reason} "
             "Repeating it with the same ids is safe.",
             ids=ops.ids_of(self.op),
             request=self.id or None,
@@ -192,6 +195,6 @@ class Ticket:
         if item.error is None or item.error.final:
             return item
         problem = ops.Problem(
-            code=Unknown.code, message=f"a repeat was refused ({item.error.message})"
+            code=Unknown.code, message=f"A repeat was refused. {item.error.message}"
         )
         return msgspec.structs.replace(item, error=problem)

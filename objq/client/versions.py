@@ -18,7 +18,7 @@ from objq.client.known import Known
 from objq.clock import Clock
 from objq.core import ops
 from objq.core.document import Document, Header
-from objq.errors import ForeignDocument, NoDocument
+from objq.errors import NoDocument, Vanished
 from objq.ids import Ids
 from objq.store.base import AsyncStore
 
@@ -70,7 +70,7 @@ class Versions:
     def failure(self) -> str | None:
         """Return what the store said last, if it has failed since it last answered."""
         failure = self._committer.reader.failure
-        return None if failure is None else f"{self._store.name} does not answer: {failure}"
+        return None if failure is None else f"{self._store.name} does not answer ({failure})."
 
     @property
     def seen(self) -> Header | None:
@@ -135,16 +135,12 @@ class Versions:
 
     async def _create(self, settings: ops.DocumentSettings) -> None:
         if self._store.name in self._seen:
-            raise ForeignDocument(
-                f"{self._store.name} has vanished. It is not created anew, since that would lose "
-                "jobs: put back its last version, and everything goes on by itself; or restart "
-                "every process that uses it to begin with an empty queue"
-            )
+            raise Vanished.at(self._store.name)
         with contextlib.suppress(Superseded):
             await self._committer.create(
                 lambda: Document.new(self._ids.token(), settings, self._clock.wall_ms())
             )
-            logger.info("created %s", self._store.name, extra={"event": "document_created"})
+            logger.info("Created %s.", self._store.name, extra={"event": "document_created"})
 
     def _new_committer(self, seen: Header | None) -> Committer:
         committer = Committer(self._store, self._clock, self._ids)

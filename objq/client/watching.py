@@ -100,7 +100,7 @@ class Watching:
                 link = await self._dialer.link()
         except TimeoutError:
             why = self._dialer.why
-            return self._lost(why.message if why is not None else "no broker has answered yet")
+            return self._lost(why.message if why is not None else "No broker has answered yet.")
         except NoBroker as error:
             lost = self._lost(error.message)
             if lost is None:

@@ -152,17 +152,19 @@ def check_successor(seen: Header, found: Header) -> None:
     """
     if found.document != seen.document:
         raise ForeignDocument(
-            f"this is document {found.document}, but {seen.document} was here before; "
-            "if that is intended (a restore), run manage.py objq_doctor --adopt"
+            f"This is document {found.document}, but {seen.document} was here before; "
+            "if that is intended (a restore), run manage.py objq_doctor --adopt."
         )
     if found.seq < seen.seq or found.epoch < seen.epoch:
         raise WentBack(
-            f"the document went back from epoch {seen.epoch}, seq {seen.seq} to epoch "
+            f"The document went back from epoch {seen.epoch}, seq {seen.seq} to epoch "
             f"{found.epoch}, seq {found.seq}; if an older version was restored on purpose, "
-            "run manage.py objq_doctor --adopt"
+            "run manage.py objq_doctor --adopt."
         )
     if found.seq == seen.seq and found.commit != seen.commit and found.commit and seen.commit:
-        raise Forked(f"there are two versions with seq {found.seq}: somebody wrote unconditionally")
+        raise Forked(
+            f"There are two versions with seq {found.seq}: somebody wrote unconditionally."
+        )
 
 
 def _check_present(data: bytes) -> None:
@@ -208,7 +210,7 @@ def _check_schema(schema: int) -> None:
     if schema > SCHEMA:
         raise NewerSchema(
             f"queue.json has schema {schema} and this objq knows {SCHEMA}: it is left alone; "
-            "upgrade objq here"
+            "upgrade objq here."
         )
     if schema < 1:
         _corrupt(f"there is no schema {schema}")
@@ -217,5 +219,5 @@ def _check_schema(schema: int) -> None:
 def _corrupt(why: str) -> NoReturn:
     raise Corrupt(
         f"queue.json is not a document of objq ({why}); it is left as it is. Restore a version of "
-        "it and run manage.py objq_doctor --adopt, or move it away to begin anew"
+        "it and run manage.py objq_doctor --adopt, or move it away to begin anew."
     )

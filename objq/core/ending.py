@@ -199,7 +199,7 @@ def _repeated(document: Document, token: str, same: EndedAs) -> ItemOutcome:
             if attempt.token == token and attempt.outcome == same:
                 return ItemOutcome(id=job.id, token=token, state=job.state)
     raise ClaimLost(
-        "this claim is no longer live: its job was given to another worker, or has ended"
+        "This claim is no longer live: its job was given to another worker, or has ended."
     )
 
 

@@ -22,18 +22,18 @@ _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 def check_json(text: bytes, what: str, *, kind: type | None = None) -> None:
     """Raise `Invalid` unless `text` is one strict JSON value (of `kind`: `list` or `dict`)."""
     if _too_deep(text):
-        raise Invalid(f"{what} is nested more than {MAX_DEPTH} levels deep")
+        raise Invalid(f"{what} is nested more than {MAX_DEPTH} levels deep.")
     try:
         value = _strict.decode(text.decode())
         if _LONE_SURROGATE_POSSIBLE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeError as error:
-        raise Invalid(f"{what} holds text that is not Unicode: {error}") from error
+        raise Invalid(f"{what} holds text that is not Unicode: {error}.") from error
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"{what} is not strict JSON: {error}") from error
+        raise Invalid(f"{what} is not strict JSON: {error}.") from error
     if kind is not None and type(value) is not kind:
         wanted = "an array" if kind is list else "an object"
-        raise Invalid(f"{what} must be {wanted}, not {type(value).__name__}")
+        raise Invalid(f"{what} must be {wanted}, not {type(value).__name__}.")
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -241,7 +241,7 @@ def _read_cursor(text: str | None) -> _Cursor | None:
     try:
         cursor = _decode_cursor(base64.urlsafe_b64decode(text))
     except (ValueError, msgspec.MsgspecError):
-        raise Invalid("this cursor is not one that `list` has answered with") from None
+        raise Invalid("This cursor is not one that `list` has answered with.") from None
     if not 0 <= cursor.section < len(SECTIONS):
-        raise Invalid("this cursor is not one that `list` has answered with")
+        raise Invalid("This cursor is not one that `list` has answered with.")
     return cursor

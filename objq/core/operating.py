@@ -28,9 +28,9 @@ def on_jobs(document: Document, op: ops.JobsRequest, now: int) -> ops.Outcomes:
 def _on_job(document: Document, op: ops.JobsRequest, job_id: str, now: int) -> JobState:
     job = document.find(job_id)
     if job is None:
-        raise NotFound(f"there is no job {job_id}")
+        raise NotFound(f"There is no job {job_id}.")
     if job.state != op.expected:
-        raise Conflict(f"job {job_id} is {job.state}, not {op.expected}")
+        raise Conflict(f"Job {job_id} is {job.state}, not {op.expected}.")
     return _STEPS[type(op)](document, job, now)
 
 
@@ -39,7 +39,7 @@ def _cancel_job(document: Document, job: Job, now: int) -> JobState:
         document.change(job, cancel_requested=True)
         return "running"
     if job.state not in ("ready", "scheduled"):
-        raise Conflict(f"job {job.id} has ended already: it is {job.state}")
+        raise Conflict(f"Job {job.id} has ended already: it is {job.state}.")
     document.finish(job, now, state="cancelled", reason="cancelled in the queue")
     document.totals_of(job.queue).cancelled += 1
     return "cancelled"
@@ -47,7 +47,7 @@ def _cancel_job(document: Document, job: Job, now: int) -> JobState:
 
 def _retry_job(document: Document, job: Job, now: int) -> JobState:
     if job.state not in ("dead", "cancelled"):
-        raise Conflict(f"job {job.id} is {job.state}; only dead and cancelled ones can be retried")
+        raise Conflict(f"Job {job.id} is {job.state}; only dead and cancelled ones can be retried.")
     view = job.view()
     check_room(document, job.queue, len(job.raw))
     document.remove(job)
@@ -71,7 +71,7 @@ def _retry_job(document: Document, job: Job, now: int) -> JobState:
 
 def _delete_job(document: Document, job: Job, now: int) -> JobState:
     if job.state == "running":
-        raise Conflict(f"job {job.id} is running; cancel it first")
+        raise Conflict(f"Job {job.id} is running; cancel it first.")
     if place_of(job.state) == "jobs":
         document.totals_of(job.queue).deleted += 1
     document.remove(job)
@@ -80,7 +80,7 @@ def _delete_job(document: Document, job: Job, now: int) -> JobState:
 
 def _run_now(document: Document, job: Job, now: int) -> JobState:
     if job.state != "scheduled":
-        raise Conflict(f"job {job.id} is {job.state}; only a scheduled one can be run now")
+        raise Conflict(f"Job {job.id} is {job.state}; only a scheduled one can be run now.")
     document.change(job, state="ready", run_after=None)
     return "ready"
 

@@ -173,7 +173,6 @@ class Grant(Struct, frozen=True, omit_defaults=True, kw_only=True):
     pushed_at: int
     claimed_at: int
     priority: int = 0
-    run_after: int | None = None
     history: tuple[Attempt, ...] = ()
     cancel_requested: bool = False
     alone: bool = False

@@ -79,7 +79,7 @@ def once(
 
 def _as_before(document: Document, job_id: str, refused: str | None) -> ItemOutcome:
     if refused is not None:
-        message = "this request was refused before"
+        message = "This request was refused before."
         return ItemOutcome(id=job_id, error=Problem(code=refused, message=message, final=True))
     job = document.find(job_id)
     return ItemOutcome(id=job_id, state=job.state if job else None)

@@ -26,13 +26,14 @@ def _push_one(document: Document, job: ops.NewJob, now: int) -> JobState:
     present = document.find(job.id)
     if present is not None:
         if not _same_contents(present.view(), job):
-            raise Conflict(f"job {job.id} is there already, with other contents")
+            raise Conflict(f"Job {job.id} is there already, with other contents.")
         return present.state
     size = len(bytes(job.args)) + len(bytes(job.kwargs))
     if size > document.settings.max_job_bytes:
         raise TooLarge(
-            f"the arguments of job {job.id} have {size} bytes, more than MAX_JOB_BYTES "
-            f"({document.settings.max_job_bytes}); store the data elsewhere and pass its key"
+            f"The arguments of job {job.id} ({job.task}) have {size} bytes, more than "
+            f"MAX_JOB_BYTES ({document.settings.max_job_bytes}); store the data elsewhere and pass "
+            "its key."
         )
     check_json(bytes(job.args), f"args of job {job.id}", kind=list)
     check_json(bytes(job.kwargs), f"kwargs of job {job.id}", kind=dict)

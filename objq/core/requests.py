@@ -69,13 +69,15 @@ class RequestMemory:
         """
         key = parse_request(request)
         if key is None:
-            raise Invalid(f"request id {request[:80]!r} is not of the form <seq>-<random>:<number>")
+            raise Invalid(
+                f"Request id {request[:80]!r} is not of the form <seq>-<random>:<number>."
+            )
         kept = self.clients.get(key.prefix)
         if kept is None:
             if key.seq <= self.forgotten:
                 raise ExpiredId(
-                    f"request id {request} is older than what is remembered (seq "
-                    f"{self.forgotten}); draw a new prefix from the current seq"
+                    f"Request id {request} is older than what is remembered (seq "
+                    f"{self.forgotten}); draw a new prefix from the current seq."
                 )
             if key.seq > seq:
                 raise ExpiredId(
@@ -84,13 +86,14 @@ class RequestMemory:
                 )
             if len(self.clients) >= max_clients:
                 raise Overloaded(
-                    f"{max_clients} clients are remembered already (MAX_CLIENTS)", retry_after_s=5.0
+                    f"{max_clients} clients are remembered already (MAX_CLIENTS).",
+                    retry_after_s=5.0,
                 )
             return None
         if _contains(kept.done, key.number):
             return kept
         if len(kept.done) >= MAX_RANGES:
-            raise ExpiredId(f"prefix {key.prefix} has left too many gaps; draw a new one")
+            raise ExpiredId(f"Prefix {key.prefix} has left too many gaps; draw a new one.")
         return None
 
     def record(self, request: str, stamp: int, refused: dict[str, str] | None = None) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import objq
 from objq.broker.election import ProbeResult, Reach
 from objq.broker.probe_http import probe_http
-from objq.conf import Options
 from objq.core.document import Header
 from objq.core.ops import BrokerInfo, Statistics
 from objq.doctor.findings import Finding, ok, problem, skipped, warning
 from objq.errors import ObjqError
+from objq.options import Options
 
 START = "Start one: manage.py runbroker."
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from django.core.checks import CheckMessage, run_checks
 from django.core.checks.messages import ERROR, WARNING
 
-from objq.conf import Options
 from objq.doctor.findings import Finding, ok, problem, warning
+from objq.options import Options
 
 NAME = "settings"
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from objq.client.reading import Reading
-from objq.conf import Options
 from objq.core.codec import SCHEMA
 from objq.core.document import Document
 from objq.core.ops import DocumentSettings
 from objq.core.totals import mismatches
 from objq.doctor.findings import Finding, ok, problem, warning
 from objq.durations import in_words
+from objq.options import Options
 
 CRAMPED: Final = 0.8
 """A document that is filled beyond this share of a limit gets a warning."""

@@ -12,7 +12,6 @@ from objq import conf
 from objq.client.reading import DocumentReader, Reading
 from objq.client.registry import connect
 from objq.clock import SYSTEM_CLOCK, Clock
-from objq.conf import Options
 from objq.core.ops import Statistics
 from objq.doctor.broker import check_broker
 from objq.doctor.clocks import check_clock
@@ -26,6 +25,7 @@ from objq.doctor.storage import (
     check_reachable,
 )
 from objq.errors import ConfigurationError, NoDocument, ObjqError
+from objq.options import Options
 from objq.store.base import Store
 from objq.store.bucket import endpoint
 from objq.store.open import open_store

@@ -46,6 +46,9 @@ LOCK_TIMEOUT_S: Final = 10.0
 """A holder that was stopped in the middle of a write must not stop everybody else for good."""
 LOCK_RETRY_S: Final = 0.005
 
+REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP)
+NO_FOLDER: Final = (*REFUSED, errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG)
+
 UNSAFE_FILE_SYSTEMS: Final = ("nfs", "cifs", "smb", "fuse", "9p", "ceph", "gluster")
 
 
@@ -147,7 +150,12 @@ class FileStore:
         try:
             self._path.parent.mkdir(0o777 if mode is None else mode, parents=True, exist_ok=True)
         except OSError as exc:
-            raise self._refused(exc) from exc
+            if exc.errno not in NO_FOLDER:
+                raise self._refused(exc) from exc
+            raise Denied(
+                f"The folder {self._path.parent} cannot be made ({exc.strerror}). Make it, "
+                f"writable for this user, or give the storage {self._alias!r} another location."
+            ) from exc
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -190,7 +198,7 @@ class FileStore:
 
     def _refused(self, exc: OSError) -> StoreError:
         message = f"{self.name}: {exc}"
-        if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP):
+        if exc.errno in REFUSED:
             return Denied(f"{message}. Give this user write permission to the folder.")
         if exc.errno == errno.EFBIG:
             return TooLarge(message)

@@ -1,4 +1,4 @@
-"""The memory of this process, for tests and benchmarks (`InMemoryStorage`).
+"""The memory of this process, for tests (`InMemoryStorage`).
 
 Objects belong to the storage instance: Django makes a new one when `STORAGES` changes, and what the
 old one held goes with it. They are kept beside the instance's files, not among them, since its
@@ -7,9 +7,8 @@ old one held goes with it. They are kept beside the instance's files, not among 
 
 from __future__ import annotations
 
-import time
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from django.core.files.storage import InMemoryStorage
@@ -26,22 +25,13 @@ from objq.store.base import (
 )
 
 
-class SlowMemoryStorage(InMemoryStorage):
-    """An `InMemoryStorage` whose option `latency_s` is the time that each of our writes takes."""
-
-    def __init__(self, *args: Any, latency_s: float = 0.0, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.latency_s = latency_s
-
-
 class Shelf:
-    """What one storage instance holds, and how slow it pretends to be."""
+    """What one storage instance holds."""
 
-    def __init__(self, latency_s: float) -> None:
+    def __init__(self) -> None:
         self.lock = Lock()
         self.objects: dict[str, Content] = {}
         self.versions = 0
-        self.latency_s = latency_s
 
 
 _shelves: WeakKeyDictionary[InMemoryStorage, Shelf] = WeakKeyDictionary()
@@ -57,17 +47,7 @@ class MemoryStore:
         self._key = name
         self._storage = storage
         with _shelves_lock:
-            latency_s = float(getattr(storage, "latency_s", 0.0))
-            self._shelf = _shelves.setdefault(storage, Shelf(latency_s))
-
-    @property
-    def latency_s(self) -> float:
-        """Seconds that a write takes; one figure for all objects of the storage instance."""
-        return self._shelf.latency_s
-
-    @latency_s.setter
-    def latency_s(self, seconds: float) -> None:
-        self._shelf.latency_s = seconds
+            self._shelf = _shelves.setdefault(storage, Shelf())
 
     def read(self, unless: Tag | None = None) -> Content | Sentinel | None:
         with self._shelf.lock:
@@ -82,10 +62,15 @@ class MemoryStore:
         return content and content._replace(data=content.data[:HEAD_BYTES])
 
     def write(self, data: bytes, expect: Expect) -> Tag:
-        # Half of the time before and half after, as for a real request and its reply.
-        self._wait(self._shelf.latency_s / 2)
-        tag = self._compare_and_set(bytes(data), expect)
-        self._wait(self._shelf.latency_s / 2)
+        shelf = self._shelf
+        with shelf.lock:
+            content = shelf.objects.get(self._key)
+            found = ABSENT if content is None else content.tag
+            if found != expect:
+                raise Conflict(f"{self.name} has changed since it was read.")
+            shelf.versions += 1
+            tag = Tag(str(shelf.versions))
+            shelf.objects[self._key] = Content(bytes(data), tag)
         return tag
 
     def sibling(self, suffix: str) -> MemoryStore:
@@ -97,20 +82,3 @@ class MemoryStore:
 
     def close(self) -> None:
         pass
-
-    def _compare_and_set(self, data: bytes, expect: Expect) -> Tag:
-        shelf = self._shelf
-        with shelf.lock:
-            content = shelf.objects.get(self._key)
-            found = ABSENT if content is None else content.tag
-            if found != expect:
-                raise Conflict(f"{self.name} has changed since it was read.")
-            shelf.versions += 1
-            tag = Tag(str(shelf.versions))
-            shelf.objects[self._key] = Content(data, tag)
-        return tag
-
-    @staticmethod
-    def _wait(seconds: float) -> None:
-        if seconds > 0:
-            time.sleep(seconds)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from inspect import Parameter, signature
 from typing import Final, NamedTuple
 
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured, SuspiciousOperation
 from django.core.files.storage import InvalidStorageError, Storage, storages
 from django.utils.module_loading import import_string
@@ -31,6 +33,13 @@ ADAPTERS: Final = (
 )
 
 
+CANNOT: Final = tuple(
+    f"storages.backends.{module}."
+    for module in ("apache_libcloud", "dropbox", "ftp", "sftpstorage")
+)
+"""The rest of django-storages: they cannot write conditionally, whether their library is there."""
+
+
 def open_store(storage_alias: str, name: str) -> Store:
     """Return the store for the object `name` in the storage `storage_alias` of `STORAGES`.
 
@@ -40,10 +49,7 @@ def open_store(storage_alias: str, name: str) -> Store:
     storage = _storage(storage_alias)
     adapter = _adapter(storage)
     if adapter is None:
-        raise ConfigurationError(
-            f"STORAGES[{storage_alias!r}] is a {_path(type(storage))}, through which objq cannot "
-            f"write conditionally. Use one of: {', '.join(supported())}, or a subclass of one."
-        )
+        raise _unsupported(storage_alias, _path(type(storage)))
     if not name or name.endswith("/"):
         raise ConfigurationError(f"NAME must name an object, such as 'queue.json', not {name!r}.")
     store_class: Callable[[Storage, str, str], Store] = import_string(adapter.store)
@@ -53,6 +59,8 @@ def open_store(storage_alias: str, name: str) -> Store:
         raise ConfigurationError(
             f"NAME {name!r} is outside the location of STORAGES[{storage_alias!r}]: {exc}"
         ) from exc
+    except (ImproperlyConfigured, TypeError) as exc:  # what a class looks at only when it is used
+        raise _unusable(storage_alias, exc) from exc
 
 
 def supported() -> list[str]:
@@ -61,14 +69,48 @@ def supported() -> list[str]:
 
 
 def _storage(alias: str) -> Storage:
+    backend = str(settings.STORAGES.get(alias, {}).get("BACKEND", ""))
+    if backend.startswith(CANNOT):
+        raise _unsupported(alias, backend)
     try:
         return storages[alias]
+    except TypeError as exc:
+        raise _unusable(alias, exc, _options_of(backend)) from exc
     except (InvalidStorageError, ImproperlyConfigured, ImportError) as exc:
-        extras = ", ".join(f"objq[{adapter.extra}]" for adapter in ADAPTERS if adapter.extra)
-        raise ConfigurationError(
-            f"STORAGES[{alias!r}] cannot be opened: {exc} If the library of the store is not "
-            f"installed, install the extra that brings it: {extras}."
-        ) from exc
+        raise _unusable(alias, exc, _library_of(backend)) from exc
+
+
+def _unsupported(alias: str, path: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"STORAGES[{alias!r}] is a {path}, through which objq cannot write conditionally. "
+        f"Use one of: {', '.join(supported())}, or a subclass of one."
+    )
+
+
+def _unusable(alias: str, exc: Exception, fix: str = "Look at its OPTIONS.") -> ConfigurationError:
+    why = str(exc).rstrip(".")
+    return ConfigurationError(f"STORAGES[{alias!r}] cannot be opened: {why}. {fix}")
+
+
+def _options_of(backend: str) -> str:
+    """Return a sentence with the options that the class takes."""
+    try:
+        _, *parameters = signature(import_string(backend).__init__).parameters.values()
+    except (ImportError, TypeError, ValueError):
+        return "Look at its OPTIONS."
+    gathering = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    named = [each.name for each in parameters if each.kind not in gathering]
+    return f"Its OPTIONS may be: {', '.join(named)}."
+
+
+def _library_of(backend: str) -> str:
+    """Return a sentence with the extra that brings the class's library, or all of them."""
+    extras = [adapter.extra for adapter in ADAPTERS if adapter.extra]
+    mine = [adapter.extra for adapter in ADAPTERS if adapter.storage == backend]
+    listed = ", ".join(f"objq[{extra}]" for extra in mine or extras)
+    return (
+        f"If the library of the store is not installed, install the extra that brings it: {listed}."
+    )
 
 
 def _adapter(storage: Storage) -> Adapter | None:

@@ -15,7 +15,8 @@ from typing import Final
 from objq.ids import Ids
 from objq.store.aio import DaemonThreads
 from objq.store.base import Ambiguous, Denied, Store, Throttled, Unavailable
-from objq.store.probe import Litter, probe
+from objq.store.probe import probe
+from objq.store.trials import Litter
 
 logger = logging.getLogger("objq.store")
 
@@ -56,6 +57,7 @@ async def probe_patiently(store: Store, ids: Ids | None = None) -> None:
                 break
     finally:
         threads.close()
+        litter.complain()
     if said is not None:
         logger.warning("%s can be used now.", store.name, extra={"event": "store_back"})
 

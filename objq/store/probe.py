@@ -7,11 +7,8 @@ show.
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import Final, NoReturn, Protocol, runtime_checkable
 
 from objq.errors import ConfigurationError
 from objq.ids import Ids
@@ -25,22 +22,16 @@ from objq.store.base import (
     Missing,
     Sentinel,
     Store,
-    StoreError,
     Tag,
     Throttled,
     TooLarge,
     Unavailable,
     Unsupported,
 )
-
-logger = logging.getLogger("objq.store")
+from objq.store.trials import THROTTLE_ATTEMPTS, Litter, Pace
 
 ATTEMPTS: Final = 5
 """How often the probe starts over when a lost reply leaves it without an answer."""
-THROTTLE_ATTEMPTS: Final = 10
-THROTTLE_WAIT_S: Final = 0.2
-UNAVAILABLE_ATTEMPTS: Final = 3
-UNAVAILABLE_WAIT_S: Final = 0.1
 RACERS: Final = 8
 
 ADVICE: Final = (
@@ -51,8 +42,6 @@ ADVICE: Final = (
 
 NOT_APPLIED: Final = (Denied, Missing, Throttled, TooLarge, Unavailable)
 """What a write ends with that has surely left nothing."""
-
-T = TypeVar("T")
 
 
 class ProbeFailed(ConfigurationError):
@@ -66,42 +55,26 @@ class Quoting(Protocol):
     def toggle_quoting(self) -> None: ...
 
 
-class Litter:
-    """What probes have written and not removed yet."""
-
-    def __init__(self) -> None:
-        self._left: dict[Store, bool] = {}  # with whether it was complained of
-
-    def note(self, trial: Store) -> None:
-        self._left[trial] = False
-
-    def forget(self, trial: Store) -> None:
-        del self._left[trial]
-
-    def clear(self) -> None:
-        """Remove all of it. What cannot be removed now is logged once, and kept for another try."""
-        for trial, complained in list(self._left.items()):
-            try:
-                _Pace(0.0).call(trial.delete)
-            except StoreError as exc:
-                if not complained:
-                    logger.warning("%s could not be removed: %s", trial.name, exc)
-                self._left[trial] = True
-            else:
-                self.forget(trial)
-
-
 def probe(store: Store, ids: Ids | None = None, litter: Litter | None = None) -> None:
     """Check that the store refuses stale writes and second creations, and learn its quoting.
 
-    Blocks for well under a second, or a few where the store's pace is slow. Removes what it wrote,
-    and the `litter` of earlier attempts.
+    Blocks for well under a second, or a few where the store's pace is slow. Removes what it wrote;
+    what it cannot remove is logged, or stays in `litter` for another probe, which removes it first.
     Raises ProbeFailed if the store does not keep its word; Denied, Missing, Throttled, TooLarge or
     Unavailable if it could not be asked, and Ambiguous if too many replies were lost.
     """
-    ids = ids or Ids()
-    litter = litter or Litter()
+    kept = Litter() if litter is None else litter
+    try:
+        _probe(store, ids or Ids(), kept)
+    finally:
+        if litter is None:
+            kept.complain()
+
+
+def _probe(store: Store, ids: Ids, litter: Litter) -> None:
     for attempts_left in reversed(range(ATTEMPTS)):
+        if (problem := litter.clear()) is not None:
+            raise problem
         trial = store.sibling(f".probe-{ids.token()}")
         try:
             _check(store.name, trial, store.pace_s, litter)
@@ -116,7 +89,8 @@ def probe(store: Store, ids: Ids | None = None, litter: Litter | None = None) ->
 
 
 def _check(name: str, trial: Store, pace_s: float, litter: Litter) -> None:
-    pace = _Pace(pace_s)
+    pace = Pace(pace_s)
+    pace.call(trial.read)  # where that fails nothing is written, which might have to stay behind
     litter.note(trial)
     try:
         first = _create(name, pace, trial)
@@ -140,14 +114,14 @@ def _check(name: str, trial: Store, pace_s: float, litter: Litter) -> None:
         _fail(name, "creates an object although it refuses to")
 
 
-def _create(name: str, pace: _Pace, trial: Store) -> Tag:
+def _create(name: str, pace: Pace, trial: Store) -> Tag:
     try:
         return pace.write(trial, b"first", ABSENT)
     except Conflict:
         _fail(name, "refuses to create an object that is not there, with If-None-Match: *")
 
 
-def _rewrite(name: str, pace: _Pace, trial: Store, tag: Tag) -> Tag:
+def _rewrite(name: str, pace: Pace, trial: Store, tag: Tag) -> Tag:
     """Write with the current tag, which has to succeed; try the other quoting before giving up."""
     try:
         return pace.write(trial, b"rewritten", tag)
@@ -162,7 +136,7 @@ def _rewrite(name: str, pace: _Pace, trial: Store, tag: Tag) -> Tag:
         _fail(name, "refuses a write with the object's own tag, quoted or not")
 
 
-def _race(name: str, pace: _Pace, trial: Store, tag: Tag) -> None:
+def _race(name: str, pace: Pace, trial: Store, tag: Tag) -> None:
     """Let eight threads write at once with the same tag: exactly one may succeed."""
     entries = [b"racer %d" % number for number in range(RACERS)]
 
@@ -193,7 +167,7 @@ def _race(name: str, pace: _Pace, trial: Store, tag: Tag) -> None:
     raise Throttled(f"{name} throttles the probe.")
 
 
-def _accepted(pace: _Pace, trial: Store, data: bytes, expect: Expect) -> bool:
+def _accepted(pace: Pace, trial: Store, data: bytes, expect: Expect) -> bool:
     try:
         pace.call(lambda: trial.write(data, expect))
     except Conflict:
@@ -201,7 +175,7 @@ def _accepted(pace: _Pace, trial: Store, data: bytes, expect: Expect) -> bool:
     return True
 
 
-def _expect_content(name: str, pace: _Pace, trial: Store, data: bytes) -> None:
+def _expect_content(name: str, pace: Pace, trial: Store, data: bytes) -> None:
     content = pace.call(trial.read)
     if isinstance(content, Sentinel) or content is None or content.data != data:
         _fail(name, "does not return the bytes that were last written")
@@ -209,33 +183,3 @@ def _expect_content(name: str, pace: _Pace, trial: Store, data: bytes) -> None:
 
 def _fail(name: str, what: str) -> NoReturn:
     raise ProbeFailed(f"{name}: this store {what}. {ADVICE}")
-
-
-class _Pace:
-    """Keeps to the store's pace, slows down when asked to, and looks past a short outage."""
-
-    def __init__(self, pace_s: float) -> None:
-        self._pace_s = pace_s
-        self._last = float("-inf")
-
-    def write(self, trial: Store, data: bytes, expect: Expect) -> Tag:
-        """Write what has to succeed. What has to be refused needs no waiting."""
-        self.wait()
-        return self.call(lambda: trial.write(data, expect))
-
-    def wait(self) -> None:
-        time.sleep(max(0.0, self._last + self._pace_s - time.monotonic()))
-        self._last = time.monotonic()
-
-    def call(self, call: Callable[[], T]) -> T:
-        """Call what changes nothing when it fails with Throttled or Unavailable, and again then."""
-        for attempt in range(1, THROTTLE_ATTEMPTS):
-            try:
-                return call()
-            except Throttled as exc:
-                time.sleep(exc.retry_after_s or THROTTLE_WAIT_S * attempt)
-            except Unavailable:
-                if attempt >= UNAVAILABLE_ATTEMPTS:
-                    raise
-                time.sleep(UNAVAILABLE_WAIT_S)
-        return call()

@@ -62,6 +62,12 @@ DENIED: Final = frozenset(
         "AuthorizationHeaderMalformed",
     }
 )
+DENIED_FIX: Final = (
+    "Check the credentials, and that they may get, put and list objects of this bucket."
+)
+DENIED_FIXES: Final = {
+    "RequestTimeTooSkewed": "The clock of this machine is wrong: set it, with NTP.",
+}
 TOO_LARGE: Final = frozenset({"EntityTooLarge", "MaxMessageLengthExceeded"})
 
 NOT_CONNECTED: Final = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
@@ -126,7 +132,11 @@ def _certain(name: str, exc: Failure) -> StoreError | None:
     if isinstance(exc, NOT_CONNECTED):
         return Unavailable(f"{name}: the store cannot be reached: {exc}")
     if isinstance(exc, NO_CREDENTIALS):
-        return Denied(f"{name}: no usable credentials: {exc}")
+        return Denied(
+            f"{name}: no usable credentials ({exc}). Put access_key and secret_key into the "
+            "OPTIONS of the storage, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY into the "
+            "environment of every process, or give the machine a role."
+        )
     if isinstance(exc, ParamValidationError):
         return Denied(f"{name}: the storage's options are refused: {exc}")
     if not isinstance(exc, ClientError):
@@ -136,10 +146,7 @@ def _certain(name: str, exc: Failure) -> StoreError | None:
         headers = exc.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         return Throttled(f"{name}: the store asks to slow down: {exc}", retry_after_s(headers))
     if status in (401, 403) or code in DENIED:
-        return Denied(
-            f"{name}: access denied: {exc} Check the credentials, and that they may get, put and "
-            "list objects of this bucket."
-        )
+        return Denied(f"{name}: access denied: {exc} {DENIED_FIXES.get(code, DENIED_FIX)}")
     if status == 413 or code in TOO_LARGE:
         return TooLarge(f"{name}: the store does not take so large an object: {exc}")
     if code == "NoSuchBucket":

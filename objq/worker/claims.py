@@ -105,7 +105,10 @@ class Claims:
         return None
 
     async def _send(self, op: TakeClaim) -> tuple[Grant, ...]:
-        answer: Answer = await self._client.call(op, op.wait + self._settings().claim_wait_s)
+        # On a slow store an answer takes two writes, and a repeat would wait for both anew. Whether
+        # what comes late may still be started is for the holdings to say (S2).
+        patience_s = op.wait + self._settings().heartbeat_timeout_s
+        answer: Answer = await self._client.call(op, patience_s)
         assert isinstance(answer, Granted)
         return answer.jobs
 

@@ -18,7 +18,7 @@ How it ends is told in `ending`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from objq.clock import Clock
@@ -202,7 +202,11 @@ class Worker:
         if waiting and not self.draining:
             for held in waiting:
                 held.stage = Stage.STOPPED
-            self._spawn(self._releases.release(waiting))
+            self._spawn(self._hand_back(waiting))
+
+    async def _hand_back(self, waiting: Sequence[Held]) -> None:
+        await self._releases.release(waiting)
+        self._wake()  # nothing may be held any more, and then no heartbeat wakes the claims either
 
     # --- jobs ----------------------------------------------------------------------------------
 
@@ -228,7 +232,7 @@ class Worker:
             held.stage = Stage.ENDED
             duration_s = self._clock.monotonic() - held.started_at
             self._appetite.ended(duration_s)
-            log_end(held.grant, outcome.item, duration_s, self.options.name)
+            log_end(held, outcome.item, duration_s, self.options.name)
             self._report(outcome.item)
         self._pulse.notify()
 

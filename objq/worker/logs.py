@@ -2,32 +2,74 @@
 
 from __future__ import annotations
 
-from objq.core.ops import Completion, Grant
+from typing import Final
+
+from msgspec import UNSET
+
+from objq.core.ending import default_backoff_s
+from objq.core.ops import Completion, Failure, Grant, JobError
 from objq.worker.calls import logger
+from objq.worker.holdings import Held
 from objq.worker.seam import Report
 
+MESSAGE_LENGTH: Final = 300
+"""Of an exception's text in a log line; the whole of it stands in the queue."""
 
-def log_end(grant: Grant, item: Report, duration_s: float, worker: str) -> None:
-    error = None if isinstance(item, Completion) else item.error.type
-    logger.info(
-        "Job %s (%s) %s after %.3f s, attempt %d of %d",
+
+def log_end(held: Held, item: Report, duration_s: float, worker: str) -> None:
+    grant = held.grant
+    extra = {
+        "event": "job_succeeded",
+        "job": grant.id,
+        "task": grant.task,
+        "queue": grant.queue,
+        "attempt": grant.attempt,
+        "duration_s": duration_s,
+        "error": None,
+        "worker": worker,
+    }
+    if isinstance(item, Completion):
+        logger.info(
+            "Job %s (%s) succeeded after %.3f s, attempt %d of %d",
+            grant.id,
+            grant.task,
+            duration_s,
+            grant.attempt,
+            grant.max_attempts,
+            extra=extra,
+        )
+        return
+    logger.warning(
+        "Job %s (%s) failed after %.3f s, attempt %d of %d: %s. %s",
         grant.id,
         grant.task,
-        "succeeded" if error is None else f"failed with {error}",
         duration_s,
         grant.attempt,
         grant.max_attempts,
-        extra={
-            "event": "job_succeeded" if error is None else "job_failed",
-            "job": grant.id,
-            "task": grant.task,
-            "queue": grant.queue,
-            "attempt": grant.attempt,
-            "duration_s": duration_s,
-            "error": error,
-            "worker": worker,
-        },
+        _in_a_line(item.error),
+        _what_follows(held, item),
+        extra=extra | {"event": "job_failed", "error": item.error.type},
     )
+
+
+def _what_follows(held: Held, item: Failure) -> str:
+    """Return what the queue will do with the job, as far as the worker knows."""
+    if held.control.cancel_requested:
+        return "It was cancelled"
+    if item.retry_after is None or held.grant.attempt >= held.grant.max_attempts:
+        return "The job is dead"
+    pause_s = item.retry_after
+    if pause_s is UNSET:
+        pause_s = default_backoff_s(held.grant.attempt)
+    return f"Next attempt in {pause_s:g} s"
+
+
+def _in_a_line(error: JobError) -> str:
+    name = error.type.removeprefix("builtins.")
+    message = " ".join(error.message.split())
+    if len(message) > MESSAGE_LENGTH:
+        message = f"{message[:MESSAGE_LENGTH]}…"
+    return f"{name}: {message}".rstrip(" .:")
 
 
 def log_thread_kept(grant: Grant, free: int, slots: int) -> None:

@@ -19,6 +19,9 @@ DEFAULT_CONCURRENCY: Final = 4
 LEVELS: Final = {0: logging.WARNING, 1: logging.INFO}
 
 
+LINES: Final = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+
+
 def queues_of(alias: str, named: Sequence[str]) -> tuple[QueueName, ...]:
     """Return the queues to work on: those named, or all that `QUEUES` of the backend lists.
 
@@ -46,6 +49,11 @@ def log_to_stderr(verbosity: int) -> None:
     if logger.hasHandlers():
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(LINES)
     logger.addHandler(handler)
     logger.setLevel(LEVELS.get(verbosity, logging.DEBUG))
+
+
+def stamped(line: str) -> str:
+    """Return what is printed for people in the form of the log's lines."""
+    return LINES.format(logging.makeLogRecord({"msg": line, "levelname": "INFO"}))

@@ -38,7 +38,7 @@ def main() -> int:
         run(folder, options.source, once=options.once)
     except KeyboardInterrupt:
         keep = options.keep
-        print("\nStopped.")
+        print("Stopped.")
         return 130 if options.once else 0
     except DemoError as error:
         print(f"\n{error}\n\nThe demo did not work. What it wrote is in {folder}", file=sys.stderr)

@@ -58,10 +58,13 @@ def run(folder: Path, source: Path, *, once: bool) -> None:
         filled = fill(stack, addresses, corpus)
         report(corpus, filled)
         look_up(stack, addresses, corpus)
-        print_addresses(addresses, password)
         if not once:
+            print_addresses(addresses, password)
             print("\nCtrl-C stops everything.")
             stay(stack)
+    except KeyboardInterrupt:
+        print("\nStopping …", flush=True)
+        raise
     finally:
         stack.stop()
 

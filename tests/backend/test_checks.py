@@ -110,6 +110,42 @@ def test_memory_with_a_broker_is_a_warning() -> None:
     assert found(OPTIONS={"STORAGE": "objq", "MODE": "direct"}) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "roots", "told"),
+    [
+        ({}, {"MEDIA_ROOT": "/srv/media"}, "MEDIA_ROOT"),
+        ({}, {}, "where the process was started"),
+        ({"location": "/srv/media/queue"}, {"MEDIA_ROOT": "/srv/media"}, "MEDIA_ROOT"),
+        ({"location": "/srv/static"}, {"STATIC_ROOT": Path("/srv/static")}, "STATIC_ROOT"),
+        ({"location": "/srv/queue"}, {"MEDIA_ROOT": "/srv/media", "STATIC_ROOT": "/srv/s"}, None),
+        ({"location": Path.cwd() / "queue"}, {}, None),
+    ],
+)
+def test_a_folder_that_the_site_serves_is_a_warning(
+    options: dict[str, Any], roots: dict[str, Any], told: str | None, settings: Any
+) -> None:
+    storage = {"BACKEND": FILES["BACKEND"], "OPTIONS": options}
+    with override_settings(STORAGES={**settings.STORAGES, "files": storage}, **roots):
+        messages = found(OPTIONS={"STORAGE": "files"})
+    assert ids(messages) == ([] if told is None else ["objq.W004"])
+    assert told is None or told in messages[0].msg
+
+
+def test_a_static_storage_without_a_folder(settings: Any) -> None:
+    static = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = {**settings.STORAGES, "files": static}
+    assert ids(found(OPTIONS={"STORAGE": "files"})) == ["objq.E007"]
+
+
+def test_an_option_of_the_storage_that_is_misspelt(settings: Any) -> None:
+    storage = {"BACKEND": FILES["BACKEND"], "OPTIONS": {"locaton": "/srv"}}
+    settings.STORAGES = {**settings.STORAGES, "files": storage}
+    (message,) = found(OPTIONS={"STORAGE": "files"})
+    assert message.id == "objq.E007"
+    assert "STORAGES['files']" in message.msg
+    assert "location" in message.msg
+
+
 def test_the_app_is_missing(settings: Any) -> None:
     settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "objq"]
     (message,) = found(OPTIONS={"STORAGE": "files"})

@@ -7,11 +7,12 @@ import pytest
 from django.test import override_settings
 from msgspec import Raw
 
-from objq import conf, wire
-from objq.conf import DEFAULTS, FIELD_BY_OPTION, Options, backend_aliases, options_for
+from objq import wire
+from objq.conf import BACKEND, backend_aliases, options_for
 from objq.core.ops import MAX_RECORD_BYTES, DocumentSettings, NewJob, Push
 from objq.errors import ConfigurationError
-from objq.optionrules import BOUNDS, find_problems
+from objq.optionrules import BOUNDS, find_problems, parse
+from objq.options import DEFAULTS, FIELD_BY_OPTION, Options
 
 MINIMAL = {"STORAGE": "objq"}
 
@@ -73,7 +74,7 @@ def test_every_option_has_the_documented_default() -> None:
 
 
 def test_what_is_left_out_gets_its_default_and_times_are_floats() -> None:
-    options = Options.parse({"STORAGE": "objq", "HEARTBEAT_TIMEOUT": 60})
+    options = parse({"STORAGE": "objq", "HEARTBEAT_TIMEOUT": 60})
     assert options == Options(storage="objq", heartbeat_timeout_s=60.0)
     assert isinstance(options.heartbeat_timeout_s, float)
 
@@ -81,8 +82,8 @@ def test_what_is_left_out_gets_its_default_and_times_are_floats() -> None:
 def test_the_document_gets_every_setting_that_it_knows() -> None:
     raw = {**MINIMAL, "HEARTBEAT_TIMEOUT": 60, "MAX_JOBS": 5, "COMPRESS_ABOVE": 0}
     wanted = DocumentSettings(heartbeat_timeout_s=60.0, max_jobs=5, compress_above=0)
-    assert Options.parse(raw).document_settings() == wanted
-    assert Options.parse(MINIMAL).document_settings() == DocumentSettings()
+    assert parse(raw).document_settings() == wanted
+    assert parse(MINIMAL).document_settings() == DocumentSettings()
 
 
 @pytest.mark.parametrize("option", sorted(BAD))
@@ -161,7 +162,7 @@ def test_a_default_never_contradicts_what_was_configured(bound: Any) -> None:
     lowest = next(f for f in fields(Options) if f.name == FIELD_BY_OPTION[bound.limit])
     raw = {**MINIMAL, bound.limit: lowest.metadata["low"]}
     assert find_problems(raw) == []
-    options = Options.parse(raw)
+    options = parse(raw)
     small = getattr(options, FIELD_BY_OPTION[bound.option])
     assert small <= getattr(options, FIELD_BY_OPTION[bound.limit]) * bound.times
     assert type(small) is type(DEFAULTS[bound.option])
@@ -169,7 +170,7 @@ def test_a_default_never_contradicts_what_was_configured(bound: Any) -> None:
 
 def test_parse_tells_all_problems_at_once() -> None:
     with pytest.raises(ConfigurationError) as raised:
-        Options.parse({"STORGE": "objq", "MODE": "x", "MAX_JOBS": 0}, alias="jobs")
+        parse({"STORGE": "objq", "MODE": "x", "MAX_JOBS": 0}, alias="jobs")
     text = str(raised.value)
     assert text.startswith('TASKS["jobs"]["OPTIONS"] cannot work:')
     assert all(name in text for name in ("STORGE", "MODE", "MAX_JOBS", "STORAGE is missing"))
@@ -177,7 +178,7 @@ def test_parse_tells_all_problems_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["queue.json", "jobs/a b.json", "ü.json"])
 def test_names_that_stores_take(name: str) -> None:
-    assert Options.parse({**MINIMAL, "NAME": name}).name == name
+    assert parse({**MINIMAL, "NAME": name}).name == name
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_names_that_some_store_does_not_take(name: str) -> None:
 
 @pytest.mark.parametrize("url", ["ws://10.0.0.1:3000/objq/v1/", "wss://jobs.example.org/objq/v1/"])
 def test_addresses_of_a_broker(url: str) -> None:
-    assert Options.parse({**MINIMAL, "BROKER_URL": url}).broker_url == url
+    assert parse({**MINIMAL, "BROKER_URL": url}).broker_url == url
 
 
 @pytest.mark.parametrize("url", ["ws://", "10.0.0.1:3000", "ws://host:port/", "ws://[::1/"])
@@ -198,7 +199,7 @@ def test_addresses_that_are_none(url: str) -> None:
 
 
 def test_settings_are_read_when_asked_for() -> None:
-    with override_settings(TASKS={"a": {"BACKEND": conf.BACKEND, "OPTIONS": {"STORAGE": "x"}}}):
+    with override_settings(TASKS={"a": {"BACKEND": BACKEND, "OPTIONS": {"STORAGE": "x"}}}):
         assert options_for("a").storage == "x"
         with pytest.raises(ConfigurationError, match=r'no "default"\. Known are: a'):
             options_for()
@@ -210,7 +211,7 @@ class Derived:
 
 def test_aliases_are_those_whose_backend_is_ours() -> None:
     tasks = {
-        "plain": {"BACKEND": conf.BACKEND},
+        "plain": {"BACKEND": BACKEND},
         "derived": {"BACKEND": "tests.backend.derived.DerivedBackend"},
         "other": {"BACKEND": "tests.backend.test_options.Derived"},
         "gone": {"BACKEND": "no.such.Backend"},

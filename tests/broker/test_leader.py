@@ -637,7 +637,7 @@ async def test_a_standby_that_sees_its_leader_stop_leads_a_fraction_of_a_second_
             cleared = made.clock.monotonic()
             await made.leads(standby)
             # At most the rest of a round, and the write of the take-over.
-            assert made.clock.monotonic() - cleared <= 0.25 + 0.1 + 0.05
+            assert made.clock.monotonic() - cleared < 0.5
             await stopping
             await made.kill(broker)
             broker, standby = standby, made.start(2 + made.started)

@@ -403,3 +403,18 @@ async def test_another_id_at_the_recorded_address_is_no_proof_of_death() -> None
         assert incumbent.leading
         assert not standby.leading
         await settle()
+
+
+@virtual
+async def test_who_asks_is_told_when_a_broker_begins_to_stand_by_and_to_lead() -> None:
+    async with world() as made:
+        first = await made.lead(1)
+        told: list[tuple[str, str | None]] = []
+        second = made.start(2)
+        second.on_state.append(lambda: told.append((second.state, second.readiness()["leader"])))
+        await asyncio.sleep(3 * TTL_S)
+        assert told == [("standby", first.readiness()["leader"])], "once, and it knows for whom"
+        await first.stop()
+        await made.leads(second)
+        assert told[-1] == ("leading", second.readiness()["leader"])
+        assert len(told) == 2

@@ -13,12 +13,12 @@ from msgspec import Raw
 from objq.broker.broker import Broker
 from objq.broker.election import ProbeResult, Reach
 from objq.clock import Clock
-from objq.conf import Options
 from objq.core import ops
 from objq.core.codec import decode, seal
 from objq.core.document import Document
 from objq.core.rules import apply
 from objq.ids import Ids
+from objq.options import Options
 from objq.store.base import AsyncStore
 from tests.broker.fakestore import FakeStore
 from tests.virtual import VirtualClock

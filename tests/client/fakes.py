@@ -17,7 +17,6 @@ from objq import wire
 from objq.client.client import Client
 from objq.client.seam import ConnectionEnded
 from objq.client.session import Session
-from objq.conf import Options
 from objq.core import ops
 from objq.core.codec import HEAD_BYTES, decode, seal
 from objq.core.document import Document
@@ -26,6 +25,7 @@ from objq.core.rules import apply
 from objq.core.statistics import statistics
 from objq.errors import NotBroker, ObjqError, Rejected
 from objq.ids import Ids
+from objq.options import Options
 from objq.store.base import ABSENT, NOT_MODIFIED, Conflict, Content, Sentinel, Tag
 from tests.virtual import VirtualClock
 

@@ -167,11 +167,11 @@ def test_deadline_in_doubt(op: ops.Op, ids: tuple[str, ...], request_id: str | N
 def test_deadline_without_doubt_tells_why() -> None:
     assert isinstance(Ticket(PUSH).gave_up(10, NoDocument("x")), NoDocument)
     assert isinstance(Ticket(PUSH).gave_up(10, Unauthorized("x")), Unauthorized)
-    error = Ticket(PUSH).gave_up(10, NotBroker("stands by."))
+    error = Ticket(PUSH).gave_up(10, NotBroker("It stands by."))
     assert isinstance(error, Unavailable)
     assert error.message == (
-        "There was no answer to this push within 10 s: stands by. "
-        "It was not sent, so nothing was changed."
+        "There was no answer to this push within 10 s. It stands by. "
+        "The push was not sent, so nothing changed."
     )
     ticket = Ticket(PUSH)
     ticket.issue()

@@ -50,7 +50,7 @@ def test_the_header_takes_one_read_of_the_head(
     monkeypatch.setattr(type(queue.store), "read_head", counted)
     shown = json.loads(run("objq_cat", "--header").out)
     assert len(heads) == 1
-    assert (shown["document"], shown["seq"], shown["broker"]) == ("doc", 1, None)
+    assert (shown["document"], shown["seq"], shown["broker"]) == ("doc", 2, None)
     assert "jobs" not in shown
 
 

@@ -108,7 +108,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_watching_shows_the_figures_again_and_again(queue: Queue, rounds: list[float]) -> None:
     queue.put_world(a_world())
     lines = run("objq_stats", "--json", "--watch").out.splitlines()
-    assert [json.loads(line)["seq"] for line in lines] == [1, 1, 1]
+    assert [json.loads(line)["seq"] for line in lines] == [2, 2, 2]
     assert rounds == [2.0] * 3
 
 
@@ -133,7 +133,7 @@ def test_a_watching_process_ends_quietly_with_ctrl_c(
         text=True,
     )
     assert process.stdout is not None
-    assert [json.loads(process.stdout.readline())["seq"] for _ in range(3)] == [1, 1, 1]
+    assert [json.loads(process.stdout.readline())["seq"] for _ in range(3)] == [2, 2, 2]
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert (process.returncode, err) == (0, "")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.core.management import CommandError
 
+from objq.core import ops
 from objq.durations import in_words, parse_duration_s
 from objq.errors import Unauthorized
-from objq.core import ops
 from objq.issuing import allowed_to
 from objq.tokens import ROLES, read_token, role_allows
 from tests.commands.conftest import Queue, recorded, run

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.urls import reverse
 
+from objq.client.reading import Reading
 from objq.errors import (
     ConfigurationError,
     Corrupt,
@@ -16,6 +17,7 @@ from objq.errors import (
 )
 from objq_dashboard import overview
 from objq_dashboard.wording import SPACE, moment
+from tests.core.world import World
 from tests.dashboard.conftest import SINCE_MS, statistics
 
 if TYPE_CHECKING:
@@ -70,11 +72,30 @@ def test_no_leader(queue: FakeQueue) -> None:
     assert "url" not in texts(seen.broker)
 
 
+def test_without_a_broker_the_document_is_read_and_that_is_said(
+    queue: FakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    world.push("job", queue="mail")
+    world.document.broker = statistics().broker
+    reading = Reading(world.document, 65.0, 100, world.now + 65_000)
+    monkeypatch.setattr(overview, "read_document", lambda alias: reading)
+    queue.answer = Unavailable("Nothing at 10.0.0.42:3000.")
+    seen = overview.read("default")
+    assert seen.health.sentence == (
+        f"No broker answers. These are the figures of the document, written 1{SPACE}min ago."
+    )
+    assert seen.health.command == "python manage.py runbroker"
+    assert seen.known
+    assert texts(seen.queues)["mail"][2:4] == ["1 min", "1"]
+    assert "url" not in texts(seen.broker)
+
+
 @pytest.mark.parametrize(
     ("error", "sentence", "says", "command"),
     [
         (NoDocument("There is none."), "There is no queue yet.", "Start one", True),
-        (Unavailable("Nothing at 10.0.0.42:3000"), "No broker answers.", "10.0.0.42:3000.", True),
+        (Unavailable("Nothing at 10.0.0.42:3000."), "No broker answers.", "10.0.0.42:3000.", True),
         (Unknown("No answer within 2 s."), "No broker answers.", "No answer within 2 s. If", True),
         (Corrupt("It is cut off."), "The queue is not in order.", "It is cut off.", False),
         (ConfigurationError("No STORAGE."), "The settings cannot work.", "No STORAGE.", False),

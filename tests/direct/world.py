@@ -18,10 +18,10 @@ from objq.broker.broker import Broker
 from objq.client.client import Client
 from objq.client.seam import ConnectionEnded
 from objq.client.session import Session
-from objq.conf import Options
 from objq.core import ops
 from objq.errors import ObjqError
 from objq.ids import Ids
+from objq.options import Options
 from objq.store.base import AsyncStore
 from tests.broker.fakestore import FakeStore
 from tests.broker.world import DEFAULTS, World

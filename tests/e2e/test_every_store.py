@@ -23,7 +23,7 @@ SLOTS = 60
 """Of each of its workers: what runs between two writes has to be claimed by one of them."""
 
 SLOW_WRITE_S = 1.5
-FEWER_JOBS = 300
+FEWER_JOBS = 200
 
 
 def run_all(stack: Stack, jobs: int, clients: int = CLIENTS, slots: int = 4) -> None:

@@ -100,7 +100,7 @@ class NewProject:
         tasks, views, urls = readme_code("A task, a view")
         if backport:
             settings += settings_52
-            tasks = tasks.replace("django.tasks", "django_tasks")
+            tasks, views = (text.replace("django.tasks", "django_tasks") for text in (tasks, views))
         site = self.folder / "mysite"
         for name, text in (("settings.py", settings), ("urls.py", urls)):
             with (site / name).open("a") as file:

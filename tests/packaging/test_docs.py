@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from objq import checks
-from objq.conf import DEFAULTS, FIELD_BY_OPTION
 from objq.core.ops import DocumentSettings
+from objq.options import DEFAULTS, FIELD_BY_OPTION
 from tools import docs
 
 ROOT = Path(__file__).resolve().parent.parent.parent

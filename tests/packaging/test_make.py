@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +48,7 @@ def test_every_management_command_of_the_readme_exists_with_its_options() -> Non
     assert {"runbroker", "objq_worker"} <= {name for name, _ in lines}
     for name, arguments in lines:
         parser = load_command_class(str(commands[name]), name).create_parser("manage.py", name)
-        parser.parse_args(arguments.split())
+        parser.parse_args(shlex.split(arguments))
 
 
 def _make_venv(python: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:

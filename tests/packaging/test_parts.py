@@ -11,8 +11,11 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = sorted((ROOT / "objq/management/commands").glob("[!_]*.py"))
 LONGEST_COMMAND = 60
 
-OPEN_TO_THE_DASHBOARD = {"objq", "objq.conf", "objq.core.ops", "objq.errors"}
-"""The client, which aliases there are, the words of requests and answers, and errors."""
+OPEN_TO_THE_DASHBOARD = {
+    *("objq", "objq.client.reading", "objq.conf", "objq.core.ops", "objq.errors")
+}
+"""The client, the document where no broker answers, which aliases there are, the words of requests
+and answers, and errors."""
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.stem)

@@ -36,6 +36,12 @@ print(Client(SERVER_NAME="localhost").get("/jobs/{id}/").content.decode())
 """
 
 
+MISSING = """
+from django.test import Client
+print(Client(SERVER_NAME="localhost").get("/jobs/nothing/").status_code)
+"""
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
@@ -114,6 +120,7 @@ def test_a_new_project_runs_a_job_as_the_readme_says(project: NewProject) -> Non
                 "the job has run", lambda: '"SUCCESSFUL"' in project.shell(SHOW.format(id=job))
             )
             shown = json.loads(project.shell(SHOW.format(id=job)))
+            assert project.shell(MISSING) == "404"
     assert shown == {"status": "SUCCESSFUL", "value": "Hello, World!"}
 
     document = json.loads((project.folder / "objq-data" / "queue.json").read_bytes())

@@ -29,6 +29,7 @@ class FakeBroker:
         self.leading = True
         self.store_ok = True
         self.on_reset: list[Callable[[], None]] = []
+        self.on_state: list[Callable[[], None]] = []
         self.submitted: list[Any] = []
         self.futures: list[asyncio.Future[Any]] = []
         self.changed = asyncio.Event()
@@ -44,6 +45,8 @@ class FakeBroker:
 
     async def run(self) -> None:
         self.log.append("run")
+        for tell in self.on_state:
+            tell()
         await self._ended.wait()
 
     async def stop(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import sys
+import threading
 
 import django
 
@@ -23,11 +24,21 @@ class Broken(FakeBroker):
         raise ValueError("broken on purpose")
 
 
+class Late(FakeBroker):
+    """Its time to stop is over, and a thread of it hangs."""
+
+    async def stop(self) -> bool:
+        threading.Thread(target=threading.Event().wait).start()
+        await super().stop()
+        return False
+
+
 KINDS: dict[str, type[FakeBroker]] = {
     "plain": FakeBroker,
     "limited": FakeBroker,
     "stubborn": Stubborn,
     "broken": Broken,
+    "late": Late,
 }
 
 

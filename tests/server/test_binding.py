@@ -37,6 +37,11 @@ def test_a_bind_that_is_none(text: str) -> None:
         parse_bind(text)
 
 
+def test_a_port_alone_is_told_what_to_write() -> None:
+    with pytest.raises(ConfigurationError, match=r"127\.0\.0\.1:3001 .* 0\.0\.0\.0:3001"):
+        parse_bind("3001")
+
+
 @pytest.mark.parametrize(
     ("asked", "bound", "url"),
     [
@@ -89,11 +94,18 @@ def test_a_loopback_address_is_advertised_with_a_warning(asked: str | None, boun
     assert advertised(asked, bound, local=True).warning is None
 
 
-def test_where_everybody_is_on_this_machine_a_wildcard_means_loopback() -> None:
-    assert (
-        advertised(None, ("0.0.0.0", 3000), None, local=True).url == "ws://127.0.0.1:3000/objq/v1/"
-    )
-    assert advertised(None, ("::", 3000), None, local=True).url == "ws://[::1]:3000/objq/v1/"
+@pytest.mark.parametrize(
+    ("host", "found", "url"),
+    [
+        ("0.0.0.0", "10.0.0.42", "ws://10.0.0.42:3000/objq/v1/"),
+        ("0.0.0.0", None, "ws://127.0.0.1:3000/objq/v1/"),
+        ("::", "127.0.0.1", "ws://[::1]:3000/objq/v1/"),
+    ],
+)
+def test_a_wildcard_on_a_machine_of_its_own_means_loopback_only_if_nothing_else_is_there(
+    host: str, found: str | None, url: str
+) -> None:
+    assert advertised(None, (host, 3000), found, local=True) == Advertised(url)
 
 
 def test_a_port_that_is_bound_listens_at_once() -> None:

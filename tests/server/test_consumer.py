@@ -186,6 +186,9 @@ async def test_an_answer_that_cannot_be_encoded_harms_nobody_else(
     first, second = await socket.frame()
     assert code_of(first) == "unknown"
     assert second["ok"]["position"] == [1, 2, 0]
+    (record,) = (r for r in caplog.records if getattr(r, "event", "") == "request_failed")
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], UnicodeEncodeError)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from objq.conf import FIELD_BY_OPTION, Options
 from objq.core import ops
 from objq.core.codec import seal
 from objq.errors import BY_CODE
+from objq.options import FIELD_BY_OPTION, Options
 from objq.store import base
 from objq.tokens import ROLES, Role
 from tests.broker.world import T_S

@@ -106,6 +106,13 @@ def test_a_second_signal_ends_it_at_once() -> None:
         assert "unknown outcome" in err
 
 
+def test_when_the_grace_is_over_it_ends_with_status_1_whatever_its_threads_do() -> None:
+    with running("tests.server.served", "late") as process:
+        line_of(process)
+        process.send_signal(signal.SIGTERM)
+        assert end_of(process) == (1, "", "")
+
+
 def test_a_broker_that_dies_ends_the_process_loudly() -> None:
     with running("tests.server.served", "broken") as process:
         status, _, err = end_of(process)
@@ -119,7 +126,9 @@ def test_runbroker_leads_serves_and_steps_down(tmp_path: Path) -> None:
     command = ("django", "runbroker", "--bind", "127.0.0.1:0")
     with running(*command, settings="site_settings", path=str(tmp_path)) as process:
         line = line_of(process)
-        found = re.match(r"Leading at (ws://127\.0\.0\.1:(\d+)/objq/v1/) in epoch 1 of", line)
+        stamp = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO "
+        leads = r"Leading at (ws://127\.0\.0\.1:(\d+)/objq/v1/) in epoch 1 of"
+        found = re.match(stamp + leads, line)
         assert found is not None
         assert f"[{document.as_uri()}]" in line
         recorded: Any = json.loads(document.read_bytes())["broker"]
@@ -129,7 +138,7 @@ def test_runbroker_leads_serves_and_steps_down(tmp_path: Path) -> None:
         assert (ready["broker"], ready["state"]) == (recorded["id"], "leading")
 
         with running(*command, settings="site_settings", path=str(tmp_path)) as standby:
-            assert line_of(standby).startswith("Standing by; ")
+            assert " INFO Standing by; " in line_of(standby)
             process.send_signal(signal.SIGTERM)
             status, _, err = end_of(process)
             assert (status, err) == (0, "")

@@ -348,6 +348,60 @@ def test_the_port_answers_while_the_broker_stops(run: Run) -> None:
     run(test())
 
 
+def test_the_port_is_served_while_the_broker_may_not_run_yet(run: Run) -> None:
+    async def test() -> None:
+        ready = asyncio.Event()
+
+        async def prepare() -> None:
+            await ready.wait()
+
+        class Late(FakeBroker):
+            async def run(self) -> None:
+                running.set()
+                await super().run()
+
+        running = asyncio.Event()
+        broker = Late()
+        broker.leading = broker.store_ok = False
+        server = Server(lambda address: broker, ("127.0.0.1", 0), prepare)
+        await server.start()
+        assert (await http(server, "/healthz"))[0] == 200
+        assert (await http(server, "/readyz"))[0] == 503
+        assert broker.log == []
+        ready.set()
+        await running.wait()
+        await server.stop()
+        assert broker.log == ["run", "stop"]
+
+    run(test())
+
+
+def test_a_server_that_is_stopped_before_its_broker_may_run_never_runs_it(run: Run) -> None:
+    async def test() -> None:
+        broker = FakeBroker()
+        server = Server(lambda address: broker, ("127.0.0.1", 0), asyncio.Event().wait)
+        await server.start()
+        assert await server.stop()
+        await server.wait()
+        assert broker.log == ["stop"]
+
+    run(test())
+
+
+def test_what_the_preparation_ends_with_is_told_to_whoever_waits(run: Run) -> None:
+    async def refuse() -> None:
+        raise ConfigurationError("not with this store")
+
+    async def test() -> None:
+        server = Server(lambda address: FakeBroker(), ("127.0.0.1", 0), refuse)
+        await server.start()
+        with pytest.raises(ConfigurationError, match="not with this store"):
+            await server.wait()
+        await server.stop()
+
+    run(test())
+
+
 def test_a_broker_that_ends_by_itself_is_told_to_whoever_waits(run: Run) -> None:
     class Broken(FakeBroker):
         async def run(self) -> None:

@@ -25,6 +25,7 @@ from objq.broker import batch, commit, confidence, election, leader, leases, sta
 from objq.broker.broker import Broker
 from objq.broker.reading import Found, Reader
 from objq.client import session
+from objq.client.horizon import Horizon
 from objq.client.session import Session
 from objq.client.ticket import Ticket
 from objq.core import claiming, codec, ending, leading, ops, outcomes, pushing
@@ -278,7 +279,7 @@ def answer_dropped_at_the_deadline(patch: Patch) -> None:
 @shown_by(faults.cut_store_of_broker)
 def reads_go_back_in_time(patch: Patch) -> None:
     """A session hands out whatever a broker says."""
-    patch(Session, "_is_behind", lambda self, ticket, answer: False)
+    patch(Horizon, "is_behind", lambda self, op, answer: False)
 
 
 @mutant
@@ -440,7 +441,7 @@ def wall_clock_for_expiry(patch: Patch) -> None:
 
 
 @mutant
-@shown_by(faults.cut_connections, faults.crash_worker)
+@shown_by(faults.cut_connections)
 def expiry_before_heartbeats_in_a_batch(patch: Patch) -> None:
     """What was heard since the last commit counts only after the claims have expired."""
     hear, answer = leader.Leader._hear, leader.Leader._answer
@@ -450,8 +451,9 @@ def expiry_before_heartbeats_in_a_batch(patch: Patch) -> None:
 
     def then(self: Any, batch_: Any, document: Any) -> None:
         answer(self, batch_, document)
-        for op in self.__dict__.pop("_unheard", []):
-            hear(self, op)
+        if batch_.entries:  # as one does who takes heartbeats for requests like any other
+            for op in self.__dict__.pop("_unheard", []):
+                hear(self, op)
 
     patch(leader.Leader, "_hear", later)
     patch(leader.Leader, "_answer", then)

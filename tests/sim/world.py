@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from msgspec import Raw
 
-from objq.conf import Options
 from objq.core import ops
 from objq.core.codec import decode
 from objq.core.document import Document
+from objq.options import Options
 from objq.store.base import Tag
 from tests.sim import faults
 from tests.sim.actors import QUEUES, Actor, BrokerActor, ClientActor, WorkerActor

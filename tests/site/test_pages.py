@@ -92,6 +92,10 @@ def test_form_needs_its_csrf_token(settings: object) -> None:
     assert good.status_code == 302
 
 
+def test_an_icon_is_where_browsers_look_for_it(client: Client) -> None:
+    assert client.get("/favicon.ico")["Location"].endswith("project/icon.svg")
+
+
 def test_list_has_pages(client: Client) -> None:
     Page.objects.bulk_create(
         Page(path=f"page/{n:03}", title=f"Page {n}") for n in range(PAGES_A_PAGE + 3)

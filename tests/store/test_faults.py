@@ -209,6 +209,13 @@ def test_s3_code(
     assert type(caught.value) is error
 
 
+@s3_only
+def test_a_clock_that_is_wrong_is_what_is_told(proxied: Store, proxy: Proxy) -> None:
+    proxy.rule = always(s3_error(403, "RequestTimeTooSkewed"))
+    with pytest.raises(Denied, match="The clock of this machine is wrong"):
+        proxied.write(b"mine", TAG)
+
+
 @azure_only
 @pytest.mark.parametrize(
     ("status", "code", "error"),
@@ -294,7 +301,7 @@ def test_no_credentials(
     entry = server.entry()
     entry["OPTIONS"] |= {"access_key": None, "secret_key": None}
     store = opened(entry)
-    with pytest.raises(Denied, match="credentials"):
+    with pytest.raises(Denied, match=r"credentials \(.*\)\. Put access_key"):
         store.write(b"mine", ABSENT)
     with pytest.raises(Denied, match="credentials"):
         store.read()

@@ -172,6 +172,13 @@ def test_failure_after_the_change_is_visible(
         store.write(b"two", tag)
 
 
+@pytest.mark.parametrize("place", ["/proc/queue", "/dev/null/queue", "/dev/null"])
+def test_folder_that_cannot_be_made(place: str) -> None:
+    store = FileStore(FileSystemStorage(location=place), "queue.json", "objq")
+    with pytest.raises(Denied, match=r"The folder .* cannot be made .*'objq' another location"):
+        store.write(b"one", ABSENT)
+
+
 def test_path_that_is_a_folder(store: FileStore, folder: Path) -> None:
     (folder / "queue.json").mkdir(parents=True)
     with pytest.raises(Unavailable, match=r"queue\.json"):

@@ -69,6 +69,30 @@ def test_class_that_cannot_be_imported(backend: str) -> None:
         open_entry({"BACKEND": backend})
 
 
+@pytest.mark.parametrize(
+    "backend",
+    ["storages.backends.dropbox.DropboxStorage", "storages.backends.sftpstorage.SFTPStorage"],
+)
+def test_class_that_cannot_work_is_told_so_although_its_library_is_missing(backend: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        open_entry({"BACKEND": backend})
+    message = caught.value.message
+    assert message.startswith(f"STORAGES['objq'] is a {backend}, through which objq cannot write")
+    assert "storages.backends.s3.S3Storage" in message
+
+
+def test_option_that_is_misspelt_is_answered_with_those_that_there_are() -> None:
+    folder = "django.core.files.storage.FileSystemStorage"
+    with pytest.raises(ConfigurationError, match=r"'objq'.*locaton.*may be: location, base_url"):
+        open_entry({"BACKEND": folder, "OPTIONS": {"locaton": "/srv"}})
+
+
+def test_location_that_is_none() -> None:
+    folder = "django.core.files.storage.FileSystemStorage"
+    with pytest.raises(ConfigurationError, match=r"STORAGES\['objq'\].* Look at its OPTIONS"):
+        open_entry({"BACKEND": folder, "OPTIONS": {"location": 7}})
+
+
 def test_alias_that_is_not_configured() -> None:
     from objq.store import open_store
 
@@ -118,11 +142,11 @@ settings.configure(STORAGES={{"objq": entry, "s3": s3, "azure": azure, "gcs": gc
 from objq.errors import ConfigurationError
 from objq.store import open_store
 print(type(open_store("objq", "queue.json")).__name__)
-for alias in ("s3", "azure", "gcs"):
+for alias, extra in (("s3", "s3"), ("azure", "azure"), ("gcs", "google")):
     try:
         open_store(alias, "queue.json")
     except ConfigurationError as exc:
-        print("objq[s3]" in exc.message)
+        print(exc.message.endswith(f"the extra that brings it: objq[{{extra}}]."))
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+import itertools
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Raw
+from msgspec.structs import replace
 
+from objq.core.claiming import beat, beaten
+from objq.core.document import Document
+from objq.core.ending import expire
 from objq.core.ops import (
     Answer,
-    Beaten,
+    Cancel,
+    Change,
     Complete,
     Completion,
+    DocumentSettings,
     Fail,
     Failure,
     Grant,
@@ -21,12 +28,17 @@ from objq.core.ops import (
     Heartbeat,
     ItemOutcome,
     JobError,
+    NewJob,
     Op,
     Outcomes,
     Problem,
+    Push,
     Release,
     TakeClaim,
+    tokens_of,
 )
+from objq.core.rules import apply
+from objq.core.waiting import WaitingClaims
 from objq.errors import ObjqError
 from objq.worker.seam import Control, Outcome
 
@@ -55,29 +67,54 @@ def grant(number: int, **changes: Any) -> Grant:
 
 
 class FakeBroker:
-    """`lose_reply` applies the next request of a kind but answers with an error."""
+    """The real rules on a document in memory, and faults at will.
+
+    The job `job-7` is granted under `token-7`, and has one attempt. `lose_reply` applies the next
+    request of a kind but answers with an error.
+    """
 
     def __init__(self, jobs: int = 0) -> None:
-        self.ready: deque[Grant] = deque(grant(number) for number in range(jobs))
-        self.live: dict[str, Grant] = {}
-        self.by_claim: dict[str, tuple[Grant, ...]] = {}
+        self.document = Document.new("document", DocumentSettings(), 0)
+        self.document.seq = 1
         self.done: dict[str, Completion | Failure] = {}
         self.released: list[str] = []
-        self.cancel: set[str] = set()
         self.sent: list[Sent] = []
         self.latency_s = 0.01
         self.replaces_claims = True
         self.item_errors: dict[str, list[Problem]] = defaultdict(list)
         self.down: ObjqError | None = None
         self._faults: dict[type[Op], deque[tuple[bool, ObjqError]]] = defaultdict(deque)
-        self._waiting: dict[str, asyncio.Event] = {}
+        self._waiting: WaitingClaims[asyncio.Future[Granted]] = WaitingClaims()
+        self._requests = itertools.count(1)
+        self._grants: Counter[str] = Counter()
         self._changed = asyncio.Event()
+        self.push(*(f"job-{number}" for number in range(jobs)))
 
     # --- what tests do ---------------------------------------------------------------------------
 
-    def push(self, *grants: Grant) -> None:
-        self.ready.extend(grants)
+    @property
+    def live(self) -> list[str]:
+        """The tokens of the jobs that are held, in the order of their grants."""
+        return list(self.document.claims)
+
+    def push(self, *jobs: str, alone: bool = False) -> None:
+        """Push jobs. `alone`: as if the worker before had fallen silent with each, unstarted."""
+        new = tuple(NewJob(id=job, task="shop.tasks.send", max_attempts=1) for job in jobs)
+        if new:
+            self._apply(Push(request=f"1-test:{next(self._requests)}", jobs=new))
+        for job in jobs if alone else ():
+            self.document.change(self.document.jobs[job], alone=True)
+        self._serve()
         self.notify()
+
+    def lose(self, token: str) -> None:
+        """Let a claim expire; its job goes to somebody else."""
+        expire(self.document, [token], self._now())
+        self._apply(TakeClaim(claim=f"other-{token}", worker="other"))
+
+    def cancel(self, *jobs: str) -> None:
+        request = f"1-test:{next(self._requests)}"
+        self._apply(Cancel(request=request, ids=jobs, expected="running"))
 
     def lose_reply(self, kind: type[Op], error: ObjqError) -> None:
         self._faults[kind].append((True, error))
@@ -114,57 +151,75 @@ class FakeBroker:
         return answer
 
     async def _answer(self, op: Op) -> Answer:
+        if isinstance(op, Heartbeat):
+            beat(self.document, op.tokens, op.started, self._now())
+            return beaten(self.document, op)
         if isinstance(op, TakeClaim):
             return await self._claim(op)
-        if isinstance(op, Heartbeat):
-            return Beaten(
-                lost=tuple(t for t in op.tokens if t not in self.live),
-                cancel=tuple(t for t in op.tokens if t in self.cancel),
-            )
-        if isinstance(op, Complete | Fail):
-            return Outcomes(items=tuple(self._end(item) for item in op.items))
-        assert isinstance(op, Release)
-        return Outcomes(items=tuple(self._release(token) for token in op.tokens))
+        assert isinstance(op, Complete | Fail | Release)
+        before = set(self.document.claims)
+        faults = [self.item_errors[token] for token in tokens_of(op)]
+        answer = self._apply(_without(op, faults))
+        assert isinstance(answer, Outcomes)
+        outcomes = iter(answer.items)
+        items = tuple(ItemOutcome(error=f.pop(0)) if f else next(outcomes) for f in faults)
+        self._note(op, before - set(self.document.claims))
+        self._serve()
+        return Outcomes(items=items)
 
-    async def _claim(self, op: TakeClaim) -> Granted:
-        if op.wait and op.claim in self._waiting and self.replaces_claims:
-            self._waiting.pop(op.claim).set()
-        if not self.ready and op.wait:
-            ended = self._waiting[op.claim] = asyncio.Event()
-            until = asyncio.get_running_loop().time() + op.wait
-            while not self.ready and not ended.is_set():
-                left = until - asyncio.get_running_loop().time()
-                if left <= 0:
-                    break
-                changed = asyncio.ensure_future(self._changed.wait())
-                await asyncio.wait({changed}, timeout=left)
-                changed.cancel()
-                self._changed.clear()
-        if op.claim not in self.by_claim:
-            count = min(op.max, len(self.ready))
-            taken = tuple(self.ready.popleft() for _ in range(count))
-            self.live |= {g.token: g for g in taken}
-            if taken:
-                self.by_claim[op.claim] = taken
-        held = self.by_claim.get(op.claim, ())
-        return Granted(jobs=tuple(g for g in held if g.token in self.live))
+    async def _claim(self, op: TakeClaim) -> Answer:
+        answer = self._apply(op)
+        if answer != Granted() or not op.wait:
+            return answer
+        future: asyncio.Future[Granted] = asyncio.get_running_loop().create_future()
+        if self.replaces_claims or not self._waiting:
+            replaced = self._waiting.add(future, op)
+            if replaced is not None:
+                replaced.set_result(Granted())
+        try:
+            async with asyncio.timeout(op.wait):
+                return await future
+        except TimeoutError:
+            return Granted()
+        finally:
+            self._waiting.discard(future)
 
-    def _end(self, item: Completion | Failure) -> ItemOutcome:
-        if self.item_errors[item.token]:
-            return ItemOutcome(token=item.token, error=self.item_errors[item.token].pop(0))
-        if self.live.pop(item.token, None) is None and item.token not in self.done:
-            return ItemOutcome(token=item.token, error=Problem(code="claim_lost", message="gone"))
-        self.done[item.token] = item
-        return ItemOutcome(token=item.token, state="succeeded")
+    def _note(self, op: Complete | Fail | Release, ended: set[str]) -> None:
+        if isinstance(op, Release):
+            self.released += [token for token in op.tokens if token in ended]
+        else:
+            self.done |= {item.token: item for item in op.items if item.token in ended}
 
-    def _release(self, token: str) -> ItemOutcome:
-        if self.live.pop(token, None) is None:
-            return ItemOutcome(token=token, error=Problem(code="claim_lost", message="gone"))
-        self.released.append(token)
-        return ItemOutcome(token=token, state="ready")
+    def _serve(self) -> None:
+        for future, outcome in self._waiting.serve(
+            self.document, self._now(), mint=self._mint, epoch=1
+        ):
+            assert isinstance(outcome, Granted)
+            future.set_result(outcome)
+
+    def _apply(self, op: Change) -> Answer:
+        return apply(self.document, op, self._now(), mint=self._mint, epoch=1).answer
+
+    def _mint(self) -> str:
+        job = self.document.next_ready(("default",))  # the one that is being granted
+        assert job is not None
+        self._grants[job.id] += 1
+        again = f".{self._grants[job.id]}" if self._grants[job.id] > 1 else ""
+        return f"token-{job.id.rpartition('-')[2]}{again}"
+
+    @staticmethod
+    def _now() -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
 
     def notify(self) -> None:
         self._changed.set()
+
+
+def _without(op: Any, faults: list[list[Problem]]) -> Any:
+    """Return the request without the items that are to meet a fault."""
+    field = "tokens" if isinstance(op, Release) else "items"
+    items = zip(getattr(op, field), faults, strict=True)
+    return replace(op, **{field: tuple(item for item, fault in items if not fault)})
 
 
 class FakeExecutor:

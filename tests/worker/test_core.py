@@ -26,7 +26,7 @@ from objq.errors import ExpiredId, Forbidden, TooLarge, Unavailable, Unknown
 from objq.ids import Ids
 from objq.worker import Ending, Worker, WorkerOptions
 from tests.virtual import VirtualClock, VirtualLoop, simulate
-from tests.worker.fakes import FakeBroker, FakeExecutor, grant
+from tests.worker.fakes import FakeBroker, FakeExecutor
 
 T_S = 30.0
 
@@ -52,7 +52,7 @@ class World:
         await self.broker.until(what)
 
     async def warm_up(self) -> None:
-        self.broker.push(grant(99))
+        self.broker.push("job-99")
         await self.until(lambda: not self.worker.holdings and "token-99" in self.broker.done)
         await asyncio.sleep(1)  # a claim waits again
         for record in (self.broker.sent, self.broker.done, self.executor.started):
@@ -74,7 +74,7 @@ async def world(jobs: int = 0, *, warm: bool = False, **options: Any) -> AsyncIt
     try:
         if warm:
             await made.warm_up()
-            made.broker.push(*(grant(number) for number in range(jobs)))
+            made.broker.push(*(f"job-{number}" for number in range(jobs)))
         yield made
         made.worker.drain()
         await made.running
@@ -137,10 +137,10 @@ def test_a_busy_worker_leaves_a_new_job_to_whoever_is_free() -> None:
             await w.until(lambda: len(w.executor.started) == 2)
             await asyncio.sleep(1)
             before = len(w.broker.of(TakeClaim))
-            w.broker.push(grant(2))
+            w.broker.push("job-2")
             await asyncio.sleep(T_S)
             assert len(w.broker.of(TakeClaim)) == before
-            assert list(w.broker.live) == ["token-0", "token-1"]
+            assert w.broker.live == ["token-0", "token-1"]
             w.executor.open("job-0")
             await w.until(lambda: "job-2" in w.executor.started)
             w.executor.open("job-1")
@@ -154,7 +154,7 @@ def test_prefetched_jobs_behind_one_that_takes_long_are_handed_back() -> None:
             w.executor.gate("job-0")
             await w.until(lambda: w.broker.released == ["token-1"])
             await asyncio.sleep(T_S)
-            assert list(w.broker.live) == ["token-0"]
+            assert w.broker.live == ["token-0"]
             w.executor.open("job-0")
 
     simulate(scenario())
@@ -231,7 +231,7 @@ def test_a_job_granted_by_an_answer_that_came_late_starts_only_after_a_fresh_hea
             await asyncio.sleep(0.1)
             loop = asyncio.get_running_loop()
             assert isinstance(loop, VirtualLoop)
-            w.broker.push(grant(0))
+            w.broker.push("job-0")
             loop.jump(T_S / 2)
             await w.until(lambda: len(w.broker.done) == 1)
             beats = [sent for sent in w.broker.sent if isinstance(sent.op, Heartbeat)]
@@ -350,7 +350,7 @@ def test_a_lost_job_that_has_not_started_is_dropped() -> None:
             w.executor.gate("job-0")
             await w.until(lambda: len(w.broker.live) == 2)
             await asyncio.sleep(0.1)
-            del w.broker.live["token-1"]
+            w.broker.lose("token-1")
             await w.until(lambda: len(w.broker.of(Heartbeat)) == 3)
             assert w.broker.of(Heartbeat)[-1].tokens == ("token-0",)
             assert not w.broker.of(Release)
@@ -368,7 +368,7 @@ def test_a_lost_job_that_runs_goes_on_and_its_refused_outcome_is_an_answer(
         async with world(1) as w:
             w.executor.gate("job-0")
             await w.until(lambda: bool(w.executor.started))
-            del w.broker.live["token-0"]
+            w.broker.lose("token-0")
             await w.until(lambda: bool(w.broker.of(Heartbeat)))
             await asyncio.sleep(1)
             assert w.executor.controls["job-0"].claim_lost
@@ -388,7 +388,7 @@ def test_a_cancelled_running_job_is_told_and_a_waiting_one_is_released() -> None
         async with world(2, slots=1, warm=True) as w:
             w.executor.gate("job-0")
             await w.until(lambda: w.executor.started == ["job-0"])
-            w.broker.cancel = {"token-0", "token-1"}
+            w.broker.cancel("job-0", "job-1")
             await w.until(lambda: w.broker.released == ["token-1"])
             assert w.executor.controls["job-0"].cancel_requested
             w.executor.open("job-0")
@@ -521,10 +521,6 @@ def test_reports_are_split_before_a_frame_gets_too_large() -> None:
 # --- suspects ----------------------------------------------------------------------------------
 
 
-def suspect(number: int) -> Any:
-    return grant(number, alone=True)
-
-
 def test_a_suspect_starts_when_all_else_is_reported_and_nothing_starts_beside_it() -> None:
     """The job may be what killed its last worker: whatever runs beside it would die with it."""
 
@@ -532,16 +528,17 @@ def test_a_suspect_starts_when_all_else_is_reported_and_nothing_starts_beside_it
         async with world(1, slots=3) as w:
             w.executor.gate("job-0", "job-1")
             await w.until(lambda: w.executor.started == ["job-0"])
-            w.broker.push(suspect(1))
+            w.broker.push("job-1", alone=True)
             await w.until(lambda: "token-1" in w.broker.live)
-            w.broker.push(suspect(2), grant(3))
+            w.broker.push("job-2", alone=True)
+            w.broker.push("job-3")
             await asyncio.sleep(1)
             assert w.executor.started == ["job-0"]
             w.executor.open("job-0")
             await w.until(lambda: w.executor.started == ["job-0", "job-1"])
             assert "token-0" in w.broker.done
             await asyncio.sleep(T_S)
-            assert list(w.broker.live) == ["token-1"]
+            assert w.broker.live == ["token-1"]
             w.executor.open("job-1")
             await w.until(lambda: len(w.broker.done) == 4)
 
@@ -553,9 +550,29 @@ def test_a_suspect_is_handed_back_where_other_jobs_take_long() -> None:
         async with world(1, slots=3) as w:
             w.executor.gate("job-0")
             await w.until(lambda: w.executor.started == ["job-0"])
-            w.broker.push(suspect(1))
+            w.broker.push("job-1", alone=True)
             await w.until(lambda: w.broker.released == ["token-1"])
             w.executor.open("job-0")
+
+    simulate(scenario())
+
+
+def test_a_worker_that_handed_back_a_suspect_when_nothing_else_was_left_goes_on_claiming() -> None:
+    """No job and no heartbeat is left then that would wake the claims by and by."""
+
+    async def scenario() -> None:
+        async with world(1, slots=3) as w:
+            w.executor.gate("job-0")
+            await w.until(lambda: w.executor.started == ["job-0"])
+            for _ in range(20):
+                w.broker.refuse(Release, Unavailable("the store is away"))
+            w.broker.push("job-1", alone=True)
+            await w.until(lambda: len(w.broker.of(Release)) > 0)
+            w.executor.open("job-0")
+            await w.until(lambda: w.broker.released == ["token-1"])
+            assert "token-0" in w.broker.done
+            w.broker.push("job-2")
+            await w.until(lambda: "token-2" in w.broker.done)
 
     simulate(scenario())
 
@@ -626,7 +643,7 @@ def test_what_a_claim_brings_during_the_drain_is_released() -> None:
             await asyncio.sleep(0.1)
             w.worker.drain()
             await asyncio.sleep(1)
-            w.broker.push(grant(0))
+            w.broker.push("job-0")
             assert await w.running is Ending.CLEAN
             assert (w.broker.released, w.executor.started) == (["token-0"], [])
 
@@ -652,7 +669,7 @@ def test_an_interrupted_async_job_burns_no_attempt() -> None:
     async def scenario() -> None:
         async with world() as w:
             w.executor.gate("async-1")
-            w.broker.push(grant(1, id="async-1"))
+            w.broker.push("async-1")
             await w.until(lambda: bool(w.executor.started))
             w.worker.drain()
             assert await w.running is Ending.HANDED_BACK
@@ -726,7 +743,7 @@ def test_a_claim_that_is_granted_by_its_hurried_repeat_alone_is_released() -> No
             await asyncio.sleep(T_S / 4 - 0.5)
             w.worker.drain()
             await asyncio.sleep(0.7)
-            w.broker.push(grant(0))
+            w.broker.push("job-0")
             assert await w.running is Ending.CLEAN
             assert not w.broker.live
             assert (w.broker.released, w.executor.started) == (["token-0"], [])
@@ -768,7 +785,7 @@ def test_a_burst_waits_for_jobs_that_run_since_they_may_come_back() -> None:
             await w.until(lambda: bool(w.executor.started))
             await asyncio.sleep(T_S)
             assert not w.running.done()
-            w.broker.push(grant(1))
+            w.broker.push("job-1")
             await w.until(lambda: "token-1" in w.broker.done)
             w.executor.open("job-0")
             assert await w.running is Ending.CLEAN

@@ -235,11 +235,13 @@ async def test_an_error_can_always_be_sent(executor: ThreadExecutor, name: str) 
 async def test_a_result_that_is_not_json_fails_the_job_and_names_the_path(
     executor: ThreadExecutor, heard: Heard
 ) -> None:
-    error = (await fail(executor, job("give", "bytes", attempt=3))).error
-    assert 'result["picture"][0]' in error.message.replace("'", '"')
+    failure = await fail(executor, job("give", "bytes"))
+    assert 'result["picture"][0]' in failure.error.message.replace("'", '"')
+    assert failure.retry_after is None  # it would return the same again
     assert heard.all[-1][:2] == ("finished", "FAILED")
-    for what in ("nan", "set", "coroutine function"):
-        await fail(executor, job("give", what))
+    for what in ("nan", "coroutine function"):
+        assert (await fail(executor, job("give", what))).retry_after is None
+    assert (await fail(executor, job("give", "set"))).error.message.endswith("Return list(value).")
     assert await succeed(executor, job("give", "tuple")) == [1, 2]
 
 

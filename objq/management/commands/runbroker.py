@@ -16,21 +16,24 @@ from objq.errors import ObjqError
 from objq.ids import Ids
 from objq.server import serve
 from objq.store import InThread, open_store
-from objq.store.base import StoreError
+from objq.store.base import Store, StoreError
 from objq.store.patience import probe_patiently
+from objq.worker.setup import log_to_stderr, stamped
 
 
 class Command(BaseCommand):
     help = "Run a broker: it leads the queue, or stands by to take over from the one that does."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--bind", default="127.0.0.1:3000", metavar="HOST:PORT", help="where to listen"
-        )
-        parser.add_argument("--advertise", metavar="URL", help="how others reach this broker")
-        parser.add_argument("--backend", default="default", metavar="ALIAS", help="alias in TASKS")
+        for option, default, metavar, text in (
+            ("--bind", "127.0.0.1:3000", "HOST:PORT", "where to listen (default: %(default)s)"),
+            ("--advertise", None, "URL", "how others reach this broker (default: as it is bound)"),
+            ("--backend", "default", "ALIAS", "alias in TASKS (default: %(default)s)"),
+        ):
+            parser.add_argument(option, default=default, metavar=metavar, help=text)
 
-    def handle(self, *, bind: str, advertise: str | None, backend: str, **_: Any) -> None:
+    def handle(self, *, bind: str, advertise: str | None, backend: str, **rest: Any) -> None:
+        log_to_stderr(max(rest["verbosity"] - 1, 0))  # `say` tells what is normal
         try:
             address = binding.parse_bind(bind)
             options = options_for(backend)
@@ -48,13 +51,10 @@ class Command(BaseCommand):
                     advertise=url, bound=bound, probe=probe_http,
                 )  # fmt: skip
 
-            def announce(line: str) -> None:
-                self.say(f"{line} [{store.name}]")
-
-            serve(make, address, announce, prepare=lambda: probe_patiently(store))
+            serve(make, address, lambda line: self.say(line, store), lambda: probe_patiently(store))
         except (ObjqError, StoreError) as error:
             raise CommandError(str(error)) from error
 
-    def say(self, line: str) -> None:
-        self.stdout.write(line)
+    def say(self, line: str, store: Store) -> None:
+        self.stdout.write(stamped(f"{line} [{store.name}]"))
         self.stdout.flush()  # a log file gets it now, too
