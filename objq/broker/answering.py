@@ -36,7 +36,11 @@ def refuse(future: asyncio.Future[ops.Answer], error: Exception) -> None:
 
 
 def placed(answer: ops.Answer, document: Document, index: int, *, changed: bool) -> ops.Answer:
-    """Return the answer with the place of its commit, if the document was changed for it."""
-    if not changed:
+    """Return the answer with the place of its commit, if the document was changed for it.
+
+    A claim is told the version that it was looked up in, too, also if that had nothing for it: from
+    its seq an idle worker draws the id of its next claim (S7).
+    """
+    if not changed and not isinstance(answer, ops.Granted):
         return answer
     return msgspec.structs.replace(answer, position=(document.epoch, document.seq, index))

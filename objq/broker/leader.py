@@ -75,7 +75,7 @@ class Leader:
         self._wake = asyncio.Event()
         self._inbox = Inbox(self._wake.set)
         self._gathering = Gathering(self._inbox, clock)
-        self._waiters = Waiters()
+        self._waiters = Waiters(self._place)
         self._leases = Leases(settings.heartbeat_timeout_s)
         self._history = History(committer, committer.measures, clock)
         self._watchers = Watchers(committer, clock)
@@ -205,6 +205,10 @@ class Leader:
     def _is_full(self) -> bool:
         refused = self._committer.refused_bytes
         return refused is not None and self._committer.size_bytes > refused * FULL_SHARE
+
+    def _place(self) -> ops.Position | None:
+        seen = self._committer.seen
+        return (seen.epoch, seen.seq, 0) if seen is not None else None
 
     # --- the loop --------------------------------------------------------------------------------
 

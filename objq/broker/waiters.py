@@ -17,7 +17,10 @@ from objq.core.waiting import WaitingClaims
 
 
 class Waiters:
-    def __init__(self) -> None:
+    """`place` returns the position to tell a claim for which there was nothing."""
+
+    def __init__(self, place: Callable[[], ops.Position | None]) -> None:
+        self._place = place
         self._claims: WaitingClaims[Entry] = WaitingClaims()
         self._timers: dict[Entry, asyncio.TimerHandle] = {}
 
@@ -79,7 +82,7 @@ class Waiters:
 
     def _end(self, entry: Entry) -> None:
         self.discard(entry)
-        entry.answer(ops.Granted())
+        entry.answer(ops.Granted(position=self._place()))
 
     def _gone(self, entry: Entry, future: asyncio.Future[ops.Answer]) -> None:
         self.discard(entry)

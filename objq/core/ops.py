@@ -374,7 +374,11 @@ class Watch(Op, frozen=True, tag="watch", kw_only=True):
 
 
 class Answer(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Base of all answers. `position` is set where the document was changed for it."""
+    """Base of all answers.
+
+    `position` is that of the commit which holds the effect; of a get and an empty claim, that of the
+    version in which was looked.
+    """
 
     position: Position | None = None
 
