@@ -86,6 +86,7 @@ async def _measure(clients: int, latency_s: float) -> dict[str, Any]:
 async def _a_broker(latency_s: float) -> AsyncIterator[tuple[str, str, int]]:
     process = subprocess.Popen(  # our own module
         [sys.executable, "-m", "bench.broker", str(latency_s)],
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "bench.settings"},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -98,7 +99,7 @@ async def _a_broker(latency_s: float) -> AsyncIterator[tuple[str, str, int]]:
         yield ready["url"], ready["token"], ready["port"]
     finally:
         process.terminate()
-        process.wait()
+        process.communicate()
 
 
 def _counters(port: int) -> dict[str, Any]:

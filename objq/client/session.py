@@ -106,6 +106,8 @@ class Session:
             )
         elif options.direct_fallback:
             self._direct = DirectLink(store, clock, ids, known=known)
+        self._unanswered_at = float("-inf")
+        """When a push last waited half its time for a broker in vain (monotonic seconds)."""
         self._closed = False
 
     @property
@@ -176,14 +178,18 @@ class Session:
     # --- the two ways ----------------------------------------------------------------------------
 
     async def _push(self, ticket: Ticket, direct: DirectLink, limit_s: float) -> ops.Answer:
-        half_s = min(limit_s, self._options.enqueue_timeout_s) / 2
-        try:
-            async with asyncio.timeout(half_s):
-                return await self._over_links(ticket)
-        except TimeoutError:
-            if ticket.overloaded is not None:  # a broker does answer
-                return await self._over_links(ticket)
-        self._dialer.leave_silent(half_s / 2)
+        enqueue_s = self._options.enqueue_timeout_s
+        half_s = min(limit_s, enqueue_s) / 2
+        if self._clock.monotonic() - self._unanswered_at > enqueue_s:
+            try:
+                async with asyncio.timeout(half_s):
+                    return await self._over_links(ticket)
+            except TimeoutError:
+                if ticket.overloaded is not None:  # a broker does answer
+                    return await self._over_links(ticket)
+            # What was waited for once need not be waited for again by every push after it.
+            self._unanswered_at = self._clock.monotonic()
+            self._dialer.leave_silent(half_s / 2)
         return await first_to_know(self._over_links(ticket), self._directly(ticket, direct))
 
     async def _without_broker(self, ticket: Ticket, direct: DirectLink) -> ops.Answer:
@@ -212,6 +218,7 @@ class Session:
                 continue
             answer = await self._send(ticket, link)
             if isinstance(answer, ops.Answer):
+                self._unanswered_at = float("-inf")
                 return answer
             if answer is Next.ELSEWHERE:
                 self._dialer.leave(link)

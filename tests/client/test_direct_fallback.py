@@ -106,10 +106,23 @@ async def test_broker_that_comes_back_is_used_again() -> None:
     client = world.client()
     await client.push([world.job(1)])
     broker = world.broker().lead()
+    await asyncio.sleep(10)
     began = now()
     await client.push([world.job(2)])
     assert now() - began < 2.5
     assert len(pushes(broker)) == 1
+
+
+@virtual
+async def test_only_one_push_waits_for_a_broker_that_is_away_and_the_next_ones_do_not() -> None:
+    world = World()
+    client = world.client()
+    await client.push([world.job(1)])
+    began = now()
+    for number in range(2, 12):
+        await client.push([world.job(number)])
+    assert now() - began < 5
+    assert len(world.jobs()) == 11
 
 
 @virtual

@@ -1,0 +1,26 @@
+"""The benchmarks run, and give the figures that they promise; what these are is not tested."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bench import group_commit, growth
+
+
+def test_growth_measures_all_that_its_table_shows() -> None:
+    row = growth.measure(1000)
+    assert set(growth.KEYS) == set(row)
+    assert row["jobs"] == 1000
+    assert all(row[key] > 0 for key in ("push_us", "claim_us", "complete_us", "take_over_s"))
+
+
+def test_group_commit_measures_a_real_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "WARM_UP_S", 0.5)
+    monkeypatch.setattr(group_commit, "MEASURE_S", 1.0)
+    row = asyncio.run(group_commit._measure(20, 0.02))
+    assert row["clients"] == 20
+    assert row["pushes_per_s"] > 0
+    assert row["max_in_flight"] == 1
+    assert row["drained_per_s"] > 0
