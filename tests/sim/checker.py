@@ -98,7 +98,8 @@ def _check_reports(world: World, walk: Walk) -> list[str]:
             # A leader drops what is too old before the commit that takes it out of the file.
             following = world.store.first_after(asked.ended)
             kept = walk.gone_at.get(token.job, float("inf")) > following
-            kept = kept and asked.ended - token.ended_at < world.options.result_ttl_s / SLACK
+            ttl_s = min(world.options.result_ttl_s, world.options.dead_ttl_s)
+            kept = kept and asked.ended - token.ended_at < ttl_s / SLACK
             if same and kept and token.job not in walk.retried:
                 problems.append(f"S6: the repeat of {name} of {at} was refused")
     return problems
