@@ -4,11 +4,13 @@
 #   VENV=.venv313       where to make it
 #   ARGS="-k wheel"     further arguments of pytest
 #   JOBS=2              tests at the same time
+#   DJANGO=django~=5.2  which Django, if not the newest that the Python runs
 
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 JOBS ?= 2
+DJANGO ?=
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
@@ -30,6 +32,12 @@ test: $(VENV)/.for-work ## run the whole test suite (ARGS="-k name" for a part)
 test-django6: ## the same with the newest Django, if there is a Python 3.12+
 	@python="$$(tools/second_python.sh)" || exit 0; \
 	    $(MAKE) test VENV=.venv-django6 PYTHON="$$python"
+
+.PHONY: test-django60
+test-django60: ## what meets Django, with Django 6.0, if there is a Python 3.12+
+	@python="$$(tools/second_python.sh)" || exit 0; \
+	    $(MAKE) test VENV=.venv-django60 PYTHON="$$python" DJANGO="django~=6.0.0" \
+	    ARGS="tests/backend tests/dashboard tests/site/test_pages.py tests/worker/test_execute.py"
 
 .PHONY: sim
 sim: $(VENV)/.for-work ## prove the promises in simulated worlds (SEEDS=1000, SEED=the first one)
@@ -75,7 +83,7 @@ build: $(VENV)/.for-work ## make the wheel and the source archive in dist/
 
 .PHONY: clean
 clean: ## remove the virtual environments and everything that was built
-	rm -rf .venv .venv-django6 .cache .demo build dist .mypy_cache .pytest_cache .ruff_cache \
+	rm -rf .venv .venv-django6 .venv-django60 .cache .demo build dist .mypy_cache .pytest_cache .ruff_cache \
 	    .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -90,5 +98,5 @@ $(VENV)/.for-use: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.for-work: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' $(DJANGO)
 	@touch $@ $(VENV)/.for-use

