@@ -33,6 +33,9 @@ MAX_DELTAS: Final = 64
 
 RETRY_AFTER_S: Final = 0.5
 CLOSE_TIMEOUT_S: Final = 2.0
+LAST_WORDS_S: Final = 1.0
+"""To read what the peer said before it closed, when a send is what finds that it did."""
+
 
 CLOSED: Final = "This client is closed."
 
@@ -195,8 +198,13 @@ class Link:
         while True:
             await self._filled.wait()
             self._filled.clear()
-            for frame in wire.frames(self._take_outbox()):
-                await self._transport.send(frame)
+            try:
+                for frame in wire.frames(self._take_outbox()):
+                    await self._transport.send(frame)
+            except ConnectionEnded:
+                # A peer that closes says why before: that is read by the other task, if at all.
+                await asyncio.wait(self._tasks[1:], timeout=LAST_WORDS_S)
+                raise
 
     def _take_outbox(self) -> list[bytes]:
         taken, self._outbox, self._outbox_bytes = self._outbox, [], 0

@@ -3,7 +3,8 @@
 A request waits for a link, goes out, and is repeated with the same ids, over other links if need
 be, until something conclusive is heard (`ticket` says what is) or its deadline has passed. A push
 that no broker answers within half its time is written directly as well (design §1); whichever way
-ends first decides, and that both may land is harmless (S7).
+ends first decides, and that both may land is harmless (S7). A get is then answered from the
+document itself.
 
 With `MODE = "direct"` this process does everything itself, and pushes and reads always. Where the
 document names a broker, the rest goes over a link to that, with the ids and tokens that are held,
@@ -45,6 +46,9 @@ LEAST_PAUSE_S: Final = 0.05
 
 SHARED_READ_S: Final = 1.0
 """A header read so recently serves for a new request id."""
+
+FALLS_BACK: Final = (ops.Push, ops.Get)
+"""What a process does for itself when no broker answers: a page need not fail for want of one."""
 
 LOOK: Final = ops.Get(ids=())
 """Asks for nothing but a look at the document."""
@@ -107,7 +111,7 @@ class Session:
         elif options.direct_fallback:
             self._direct = DirectLink(store, clock, ids, known=known)
         self._unanswered_at = float("-inf")
-        """When a push last waited half its time for a broker in vain (monotonic seconds)."""
+        """When a broker was last waited for in vain, for half the time (monotonic seconds)."""
         self._closed = False
 
     @property
@@ -133,8 +137,8 @@ class Session:
             async with asyncio.timeout(limit_s):
                 if self._alone and self._direct is not None:
                     return await self._without_broker(ticket, self._direct)
-                if limit_s is not None and self._direct is not None and isinstance(op, ops.Push):
-                    return await self._push(ticket, self._direct, limit_s)
+                if limit_s is not None and self._direct is not None and isinstance(op, FALLS_BACK):
+                    return await self._or_directly(ticket, self._direct, limit_s)
                 return await self._over_links(ticket)
         except TimeoutError:
             if ticket.answer is not None:
@@ -177,7 +181,7 @@ class Session:
 
     # --- the two ways ----------------------------------------------------------------------------
 
-    async def _push(self, ticket: Ticket, direct: DirectLink, limit_s: float) -> ops.Answer:
+    async def _or_directly(self, ticket: Ticket, direct: DirectLink, limit_s: float) -> ops.Answer:
         enqueue_s = self._options.enqueue_timeout_s
         half_s = min(limit_s, enqueue_s) / 2
         if self._clock.monotonic() - self._unanswered_at > enqueue_s:
@@ -187,7 +191,7 @@ class Session:
             except TimeoutError:
                 if ticket.overloaded is not None:  # a broker does answer
                     return await self._over_links(ticket)
-            # What was waited for once need not be waited for again by every push after it.
+            # What was waited for once need not be waited for again by everybody after it.
             self._unanswered_at = self._clock.monotonic()
             self._dialer.leave_silent(half_s / 2)
         return await first_to_know(self._over_links(ticket), self._directly(ticket, direct))

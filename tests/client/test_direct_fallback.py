@@ -300,9 +300,22 @@ async def test_request_that_breaks_the_rules_code_harms_no_other() -> None:
 
 
 @virtual
-async def test_only_pushes_go_directly() -> None:
+async def test_without_a_broker_a_job_is_looked_up_in_the_document_itself() -> None:
     world = World()
-    for call in (world.client().get(["job-1"]), world.client().pause("default")):
+    client = world.client()
+    await client.push([world.job()])
+    began = now()
+    (found,) = (await client.get(["job-1"])).jobs
+    assert found is not None
+    assert found.state == "ready"
+    assert now() - began < 5, "the push before it has waited for a broker already"
+    assert world.store.calls.count("write") == 1
+
+
+@virtual
+async def test_all_but_pushes_and_gets_wait_for_a_broker() -> None:
+    world = World()
+    for call in (world.client().stats(), world.client().pause("default")):
         with pytest.raises(Unavailable):
             await call
     assert "write" not in world.store.calls

@@ -64,6 +64,27 @@ async def test_what_is_asked_in_one_turn_shares_a_frame() -> None:
 
 
 @virtual
+async def test_a_peer_that_said_why_before_it_closed_is_heard_though_the_send_fails_first() -> None:
+    class Shut(Pipe):
+        async def send(self, text: str) -> None:
+            raise ConnectionEnded("received 4401")
+
+        async def recv(self) -> str:
+            await asyncio.sleep(0.01)  # it is read, but not in the same instant
+            return await super().recv()
+
+    pipe = Shut()
+    refusal = wire.encode_error(None, Unauthorized("The token is not signed with this SECRET_KEY."))
+    for text in wire.frames([refusal]):
+        pipe.replies.put_nowait(text)
+    link = Link(pipe, VirtualClock())
+    with pytest.raises(LinkLost) as lost:
+        await link.call(push(1))
+    assert isinstance(lost.value.error, Unauthorized)
+    await link.close()
+
+
+@virtual
 async def test_frames_stay_under_the_limit() -> None:
     pipe = Pipe()
     link = Link(pipe, VirtualClock())

@@ -559,9 +559,9 @@ async def test_deadline_of_a_read_is_unavailable_and_closes_a_silent_link() -> N
     broker.handler = lambda socket, number, op: None
     client = world.client()
     with pytest.raises(Unavailable):
-        await client.get(["job-1"])
+        await client.stats()
     broker.handler = None
-    assert (await client.get(["job-1"])).jobs == (None,)
+    assert (await client.stats()).document == "document-1"
     assert len(broker.sockets) == 2
 
 
