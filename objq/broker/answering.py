@@ -9,6 +9,7 @@ import msgspec
 
 from objq.core import ops
 from objq.core.document import Document
+from objq.errors import ExpiredId, ObjqError, Unknown
 
 Entry = TypeVar("Entry")
 
@@ -33,6 +34,20 @@ def refuse(future: asyncio.Future[ops.Answer], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
         future.exception()  # marks it as seen, so that a caller that went away leaves no warning
+
+
+def refused_again(error: ObjqError, op: ops.Op) -> ObjqError:
+    """Return what a refusal means to a request that an earlier version may hold already.
+
+    If that version lies beneath the present one, the request's id is remembered and it is answered
+    as before; unless somebody whose clock is ahead has forgotten the id meanwhile. So a refusal for
+    the id's age says nothing about what became of the request (S7, S12).
+    """
+    if not isinstance(error, ExpiredId):
+        return error
+    return Unknown(
+        "Whether this was applied is forgotten: its id has expired meanwhile.", ids=ops.ids_of(op)
+    )
 
 
 def placed(answer: ops.Answer, document: Document, index: int, *, changed: bool) -> ops.Answer:

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from objq.broker.answering import Poisoned
+from objq.broker.answering import Poisoned, refused_again
 from objq.broker.inbox import Entry, begun_of
 from objq.broker.leases import Leases
 from objq.broker.waiters import Waiters
@@ -44,6 +44,9 @@ class Batch:
     entries: list[Entry]
     served: list[Entry] = field(default_factory=list)
     ran: bool = False
+    again: bool = False
+    """This run is not the first: the version that an earlier one made may be in the store."""
+
     serving: bool = True
     expired: int = 0
     beaten: tuple[set[str], set[str]] = field(default_factory=lambda: (set(), set()))
@@ -147,7 +150,7 @@ class Group:
             self._waiters.take_back(entry for entry in batch.served if entry not in holding)
             batch.entries = [*holding, *batch.entries]
             batch.served = []
-        batch.ran = True
+        batch.again, batch.ran = batch.ran, True
         batch.beaten = (set(), set())
 
     def _led_ms(self, longest_s: float) -> int:
@@ -185,7 +188,7 @@ class Group:
                 document, entry.op, now, mint=self._mint, epoch=self.epoch
             )
         except ObjqError as error:
-            entry.outcome = error
+            entry.outcome = refused_again(error, entry.op) if batch.again else error
         except Exception as error:
             logger.exception(
                 "Request %s failed.", ops.op_name(entry.op), extra={"event": "request_failed"}

@@ -54,6 +54,8 @@ class Entry:
     )
     outcome: ops.Answer | ObjqError | None = None
     changed: bool = False
+    written: bool = False
+    """A version that holds it was made, and may be in the store."""
 
     def answer(self, answer: ops.Answer) -> None:
         answering.answer(self.future, answer)
@@ -149,12 +151,14 @@ class Alone:
         try:
             applied = apply(document, op, now, mint=self._mint, epoch=None)
         except Rejected as refusal:
-            entry.outcome = refusal
+            written = entry.written
+            entry.outcome = answering.refused_again(refusal, op) if written else refusal
         except Exception as bug:
             raise answering.Poisoned([entry]) from bug
         else:
             entry.outcome, entry.changed = applied
             if entry.changed:
+                entry.written = True
                 entry.mark_sent()
 
     # --- claims that live, and that do not -------------------------------------------------------

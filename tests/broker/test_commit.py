@@ -71,6 +71,22 @@ async def test_requests_are_applied_again_when_somebody_wrote_on_top_of_a_lost_r
 
 
 @virtual
+async def test_a_push_that_is_in_but_was_forgotten_before_that_was_seen_is_unknown() -> None:
+    """The reply is lost; somebody whose clock is an hour ahead writes on top and drops the id."""
+    async with world() as made:
+        broker = await made.lead()
+        made.store.plan = [Meets.LOST_REPLY]
+        pushed = broker.submit(made.push())
+        await made.store.next_write()
+        document = made.document()
+        document.requests.prune(1 << 60)
+        made.store.put(seal(document, "ahead", document.at + 3_600_000, leading=False))
+        with pytest.raises(errors.Unknown):
+            await pushed
+        assert len(made.document().jobs) == 1
+
+
+@virtual
 async def test_a_waiting_claim_keeps_its_jobs_when_somebody_wrote_on_top_of_a_lost_reply() -> None:
     async with world() as made:
         broker = await made.lead()

@@ -242,6 +242,22 @@ async def test_lost_reply_of_the_write_is_recognised() -> None:
 
 
 @virtual
+async def test_a_push_that_is_in_but_was_forgotten_before_that_was_seen_is_unknown() -> None:
+    """The reply is lost; somebody whose clock is an hour ahead writes on top and drops the id."""
+    world = World()
+
+    def lose_and_forget() -> None:
+        world.store.after_write = None
+        world.commit(lambda document: document.requests.prune(1 << 60))
+        raise Ambiguous("the reply was lost")
+
+    world.store.after_write = lose_and_forget
+    with pytest.raises(Unknown):
+        await world.client().push([world.job()])
+    assert world.jobs() == ["job-1"]
+
+
+@virtual
 async def test_corrupt_document_is_kept_and_named() -> None:
     world = World()
     assert world.store.content is not None
