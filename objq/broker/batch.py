@@ -1,12 +1,13 @@
 """What one commit of the leader does to the document, in this order:
 
 1. is this broker still the recorded leader? If not, nothing more is ever done under its id (S4)
-2. time passes: scheduled jobs become due, old records go
+2. time passes: scheduled jobs become due
 3. the requests, in order of arrival; one that fails unexpectedly is taken out and fails alone
 4. claims expire whose holders are silent *now*: what was heard meanwhile, and outcomes reported in
    this very batch, win over expiry (S5, S6)
 5. waiting claims are served, so that a push is granted in the commit that makes it durable
-6. heartbeats heard since the last commit are written down, if there is a commit
+6. if there is a commit, heartbeats heard since the last one are written down, and records that
+   are kept no longer go
 
 The same batch may run several times, on another version each time (after a conflict). Every run
 starts from what was there before the first: outcomes are set anew, and waiting claims are restored.
@@ -27,7 +28,7 @@ from objq.core import ops
 from objq.core.claiming import beat, beats_behind
 from objq.core.document import Document
 from objq.core.ending import expire
-from objq.core.rules import apply, tick
+from objq.core.rules import apply, tick, tidy
 from objq.errors import ObjqError, QueueFull, Unavailable
 
 logger = logging.getLogger("objq.broker")
@@ -124,6 +125,7 @@ class Group:
         if wanted:
             batch.beaten = (set(self.heard), set(self.started))
             beat(document, self.heard, self.started, now)
+            tidy(document)
         return wanted
 
     def require_leadership(self, document: Document) -> None:

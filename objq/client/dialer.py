@@ -24,9 +24,6 @@ from objq.ids import Ids
 
 logger = logging.getLogger("objq.client")
 
-OPEN_TIMEOUT_S: Final = 5.0
-"""For the connection and `hello` together."""
-
 REFUSALS_BELIEVED: Final = 3
 """A broker that restarts in place refuses for a moment; one that goes on means it."""
 
@@ -49,10 +46,12 @@ class Dialer:
         ids: Ids,
         *,
         welcomed: Callable[[ops.Welcome, float], bool],
+        open_s: Callable[[], float],
         insists: bool = True,
     ) -> None:
         """`welcomed(welcome, asked_at)` is told of a new link and returns whether to keep it.
 
+        `open_s()`: how long the connection and `hello` may take together.
         `insists`: wait for a broker where the document names none, instead of raising NoBroker.
         """
         self.why: ObjqError | None = None
@@ -63,6 +62,7 @@ class Dialer:
         self._make_token = make_token
         self._clock = clock
         self._welcomed = welcomed
+        self._open_s = open_s
         self._insists = insists
         self._link: Link | None = None
         self._dialing: asyncio.Task[Link] | None = None
@@ -170,8 +170,9 @@ class Dialer:
         asked_at = self._clock.monotonic()
         token = self._make_token(header.document, header.broker.id)
         link: Link | None = None
+        open_s = self._open_s()
         try:
-            async with asyncio.timeout(OPEN_TIMEOUT_S):
+            async with asyncio.timeout(open_s) as limit:
                 transport = await self._connect(url, {"Authorization": f"Bearer {token}"})
                 link = Link(transport, self._clock)
                 welcome = await link.hello(
@@ -183,12 +184,14 @@ class Dialer:
                 )
             if not self._welcomed(welcome, asked_at):
                 raise NotBroker(f"{url} is behind what this process has seen.")
-        except BaseException:
+        except BaseException as error:
             # Also when nobody waits any longer: else impatient callers would for ever come back to
             # an address that does not answer.
             self._distrusted_at = self._clock.monotonic()
             if link is not None:
                 self._close_soon(link)
+            if isinstance(error, TimeoutError) and limit.expired():
+                raise Unavailable(f"The broker did not answer within {open_s:g} s.") from None
             raise
         logger.info(
             "Connected to broker %s at %s.", welcome.broker, url, extra={"event": "connected"}
@@ -205,8 +208,6 @@ class Dialer:
         first = self.why is None
         if isinstance(error, ObjqError):
             self.why = error
-        elif isinstance(error, TimeoutError):
-            self.why = Unavailable(f"The broker did not answer within {OPEN_TIMEOUT_S:g} s.")
         else:
             self.why = Unavailable(f"The broker cannot be reached ({error}).")
         self._distrusted_at = self._clock.monotonic()

@@ -93,6 +93,7 @@ class Session:
             clock,
             ids,
             welcomed=self._horizon.welcomed,
+            open_s=lambda: self.settings.open_s,
         )
         self._watchings: set[Watching] = set()
         self._dialer = self._new_dialer(insists=options.mode == "broker")

@@ -62,15 +62,23 @@ def apply(
 
 
 def tick(document: Document, now: int, led_ms: int) -> None:
-    """Let time pass: due jobs become ready, old records and request ids go.
+    """Let time pass: due jobs become ready, old request ids go.
 
     `led_ms`: how long this leader has led since the last tick, by its monotonic clock; retention
     ages by that alone (S15). Nothing of this needs a commit of its own: it rides on the next one.
     """
-    settings = document.settings
     document.uptime_ms += led_ms
     document.make_due_ready(now)
-    document.requests.prune(document.stamp(now) - int(settings.dedupe_window_s * 1000))
+    window_ms = int(document.settings.dedupe_window_s * 1000)
+    document.requests.prune(document.stamp(now) - window_ms)
+
+
+def tidy(document: Document) -> None:
+    """Let records go that are kept no longer; only with a commit that is made anyway.
+
+    It comes after the requests of that commit. So whatever is answered from a document between two
+    commits, such as the repeat of an outcome (S6), is what a durable version says.
+    """
     document.trim("finished")
     document.trim("dead")
 

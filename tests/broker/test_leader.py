@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -667,3 +668,22 @@ async def test_a_side_task_that_dies_stops_the_broker_loudly(
         assert pushed.done()
         assert broker.state == "stopped"
         del made.tasks[broker]
+
+
+@virtual
+async def test_an_outcome_is_told_again_while_a_durable_version_holds_its_record() -> None:
+    """The record's time runs out between two commits, and with it only memory would change."""
+    async with world() as made:
+        broker = await made.lead(result_ttl_s=6.0)
+        grant = await push_and_claim(broker, made)
+        first = await broker.submit(complete(grant.token))
+        await asyncio.sleep(7)
+        assert grant.id in made.document().finished
+        repeated = await broker.submit(complete(grant.token))
+        assert repeated == msgspec.structs.replace(first, position=repeated.position)
+
+        await broker.submit(made.push())
+        assert grant.id not in made.document().finished
+        lost = await broker.submit(complete(grant.token))
+        assert isinstance(lost, ops.Outcomes)
+        assert [item.error and item.error.code for item in lost.items] == ["claim_lost"]

@@ -591,6 +591,22 @@ async def test_a_waiting_client_takes_the_broker_that_comes() -> None:
 
 
 @virtual
+async def test_a_holder_gets_from_a_silent_address_to_the_successor_within_the_timeout() -> None:
+    """The dead leader's machine does not even refuse, and the take-over comes as it is dialled."""
+    world = World(heartbeat_timeout_s=6.0, broker_ttl_s=6.0)
+    first = world.broker().lead()
+    world.silent.add(first.url)
+    client = world.client()
+    beating = asyncio.create_task(client.heartbeat(["token"], timeout_s=60))
+    while len(world.connects) < 5:  # noqa: ASYNC110 - the time is virtual
+        await asyncio.sleep(0.01)
+    second = world.broker("broker-2").lead()
+    async with asyncio.timeout(6.0 - 6.0 / 6):  # a sixth is left for what else may get lost
+        await second.heard.get()
+    assert (await beating).lost == ("token",)
+
+
+@virtual
 async def test_nobody_waits_nobody_dials() -> None:
     world = World()
     with pytest.raises(Unavailable):

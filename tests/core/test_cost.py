@@ -62,6 +62,7 @@ OPERATIONS: dict[str, Callable[[World], Any]] = {
     "retry": lambda world: world.operate(ops.Retry, "d0", "dead"),
     "get": lambda world: world.job("j150"),
     "tick": lambda world: rules.tick(world.document, world.now + 1, 1),
+    "tidy": lambda world: rules.tidy(world.document),
     "when the next is due": lambda world: world.document.next_due(),
 }
 

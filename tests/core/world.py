@@ -91,6 +91,7 @@ class World:
     def pass_ms(self, milliseconds: int) -> None:
         self.now += milliseconds
         rules.tick(self.document, self.now, milliseconds)
+        rules.tidy(self.document)
 
     def reload(self) -> bytes:
         """Write the document and read it again, as a broker that takes over would."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from objq.core import ops
 from tests.sim.history import Asked, Run
-from tests.sim.versions import SLACK, Walk
+from tests.sim.versions import Walk
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -95,11 +95,7 @@ def _check_reports(world: World, walk: Walk) -> list[str]:
                 continue
             if token.ended_at > asked.ended:
                 problems.append(f"S6: {name} of {at} was refused, and its claim was live")
-            # A leader drops what is too old before the commit that takes it out of the file.
-            following = world.store.first_after(asked.ended)
-            kept = walk.gone_at.get(token.job, float("inf")) > following
-            ttl_s = min(world.options.result_ttl_s, world.options.dead_ttl_s)
-            kept = kept and asked.ended - token.ended_at < ttl_s / SLACK
+            kept = walk.gone_at.get(token.job, float("inf")) > asked.ended
             if same and kept and token.job not in walk.retried:
                 problems.append(f"S6: the repeat of {name} of {at} was refused")
     return problems

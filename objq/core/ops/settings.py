@@ -45,6 +45,13 @@ class DocumentSettings(Struct, frozen=True, kw_only=True):
         return self.heartbeat_timeout_s / 6
 
     @property
+    def open_s(self) -> float:
+        """T/6, but no less than 1 s and no more than 5 s. A client waits so long for a broker to
+        answer at first: the holder of a claim has T to get from a dead leader's address, which may
+        not even refuse, to the successor's (S5)."""
+        return min(max(self.heartbeat_timeout_s / 6, 1.0), 5.0)
+
+    @property
     def beat_behind_s(self) -> float:
         """T/4. A claim's `heartbeat_at` in the document is never further behind (design §5)."""
         return self.heartbeat_timeout_s / 4
