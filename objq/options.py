@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal
 
+from objq.core.codec import MAX_TEXT_BYTES
 from objq.core.ops import MAX_ATTEMPTS, MAX_RECORD_BYTES, DocumentSettings
 
 KIB: Final = 1024
@@ -56,7 +57,7 @@ class Options:
     dead_ttl_s: float = _seconds(30 * DAY_S, 1.0, CENTURY_S)
     max_dead: int = _count(10_000, 1)
     max_jobs: int = _count(1_000_000, 1)
-    max_bytes: int = _count(64 * 1024 * KIB, 64 * KIB)
+    max_bytes: int = _count(64 * 1024 * KIB, 64 * KIB, MAX_TEXT_BYTES // 2)
     max_job_bytes: int = _count(256 * KIB, KIB, MAX_RECORD_BYTES)
     max_result_bytes: int = _count(64 * KIB, 0, MAX_RECORD_BYTES)
     max_error_bytes: int = _count(16 * KIB, KIB, MAX_RECORD_BYTES // 2)

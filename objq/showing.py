@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from objq.core.codec import decode, decode_head, to_json
+from objq.core.codec import check_writable, decode, decode_head, to_json
 from objq.errors import Corrupt, DocumentError, NoDocument
 from objq.store.base import Content, Store
 
@@ -30,7 +30,7 @@ def show_document(store: Store) -> Shown:
     except Corrupt as error:
         return Shown(data, error)
     try:
-        decode(data)
+        check_writable(decode(data).header())
     except DocumentError as error:
         return Shown(text, error)
     return Shown(text)

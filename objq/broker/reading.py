@@ -21,7 +21,7 @@ import msgspec
 from objq.broker.pace import Pace
 from objq.broker.stats import CommitStats
 from objq.clock import Clock
-from objq.core.codec import check_successor, decode, decode_head
+from objq.core.codec import check_successor, check_writable, decode, decode_head
 from objq.core.document import Document, Header
 from objq.errors import DocumentError, ForeignDocument, NoDocument, Vanished
 from objq.ids import Ids
@@ -220,6 +220,7 @@ class Reader:
         return Found(content.tag, header, document, started)
 
     def _check(self, header: Header) -> None:
+        check_writable(header)
         if self.seen is not None:
             check_successor(self.seen, header)
 

@@ -171,8 +171,9 @@ class Dialer:
         token = self._make_token(header.document, header.broker.id)
         link: Link | None = None
         open_s = self._open_s()
+        limit = asyncio.timeout(open_s)
         try:
-            async with asyncio.timeout(open_s) as limit:
+            async with limit:
                 transport = await self._connect(url, {"Authorization": f"Bearer {token}"})
                 link = Link(transport, self._clock)
                 welcome = await link.hello(

@@ -55,6 +55,8 @@ class DocumentReader:
     def __init__(self, store: Store, clock: Clock = SYSTEM_CLOCK) -> None:
         self.store = store
         self._clock = clock
+        self.newest: Reading | None = None
+        """The document as it was read last."""
         self._last: tuple[Content, Document] | None = None
         self._listing = Listing()
 
@@ -82,7 +84,8 @@ class DocumentReader:
         now = self._clock.wall_ms()
         document.make_due_ready(now)
         age_s = max(0, now - document.at) / 1000
-        return Reading(document, age_s, len(content.data), now)
+        self.newest = Reading(document, age_s, len(content.data), now)
+        return self.newest
 
     def list(self, op: ListJobs) -> Listed:
         """Return what a broker answers to `list`. Raises as `read`, and Invalid."""

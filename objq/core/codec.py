@@ -2,16 +2,17 @@
 
 The header stands first and within `HEAD_BYTES`, so that a ranged read finds the broker. Above
 `compress_above` bytes the object is zstd-compressed, with the header as a frame of its own, so that
-the same ranged read still suffices. What is not understood is refused and never guessed (S14).
+the same ranged read still suffices. What is not understood is refused and never guessed (S14): of a
+newer schema what is known here is read, and nothing is written.
 """
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import msgspec
 import zstandard
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from objq.core.document import Document, Header, QueueState, Totals
 from objq.core.job import PLACES, place_of
@@ -27,20 +28,36 @@ MARGIN_BYTES: Final = 64
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 ZSTD_LEVEL: Final = 1
 
+MAX_TEXT_BYTES: Final = 2 * 1024**3
+"""The longest text that is read. What a frame of zstd says of its length is not relied on."""
 
-class _Requests(Struct, forbid_unknown_fields=True):
+SLICE_BYTES: Final = 512
+"""What zstd is given at a time: it makes at most some 16 MiB of so much."""
+
+
+class _AnyRequests(Struct):
     forgotten: int = 0
     clients: dict[str, Remembered] = {}
 
 
-class _File(Header, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Requests(_AnyRequests, forbid_unknown_fields=True):
+    """Those of this schema."""
+
+
+class _AnyFile(Header, frozen=True, kw_only=True):
     jobs: list[Raw]
     dead: list[Raw]
     finished: list[Raw]
     settings: DocumentSettings
     queues: dict[str, QueueState]
-    requests: _Requests
+    requests: _AnyRequests
     totals: dict[str, Totals]
+
+
+class _File(_AnyFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A document of this schema."""
+
+    requests: _Requests
 
 
 class _JobRecord(JobView, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,12 +65,14 @@ class _JobRecord(JobView, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class _Schema(Struct):
-    objq: int
+    objq: Annotated[int, Meta(ge=1)]
 
 
 _encode = msgspec.json.Encoder().encode
-_file_decoder = msgspec.json.Decoder(_File)
-_job_decoder = msgspec.json.Decoder(_JobRecord)
+_file_decoder: msgspec.json.Decoder[_AnyFile] = msgspec.json.Decoder(_File)
+_job_decoder: msgspec.json.Decoder[JobView] = msgspec.json.Decoder(_JobRecord)
+_newer_file_decoder = msgspec.json.Decoder(_AnyFile)
+_newer_job_decoder = msgspec.json.Decoder(JobView)
 _header_decoder = msgspec.json.Decoder(Header)
 
 
@@ -73,7 +92,11 @@ def seal(document: Document, commit: str, now: int, *, leading: bool) -> bytes:
 
 
 def encode(document: Document) -> bytes:
-    """Return the document as it stands, compressed if it is large."""
+    """Return the document as it stands, compressed if it is large.
+
+    Raises NewerSchema: whatever of it is not known here would be lost (S14).
+    """
+    check_writable(document.header())
     head = _encode(document.header())[:-1]
     if len(head) > HEAD_BYTES - MARGIN_BYTES:
         raise ValueError(f"The header has {len(head)} bytes: the broker's URL is far too long.")
@@ -99,18 +122,19 @@ def encode(document: Document) -> bytes:
 
 
 def decode(data: bytes) -> Document:
-    """Return the document in `data`.
+    """Return the document in `data`; of one in a newer schema, what is known here.
 
-    Raises NewerSchema, or Corrupt with what to do; the caller must then write nothing (S14).
+    Raises Corrupt with what to do, and NewerSchema if too little is known here; the caller must
+    then write nothing, nor onto a document that is not `check_writable` (S14).
     """
     text = to_json(data)
+    schema = SCHEMA
     try:
         schema = msgspec.json.decode(text, type=_Schema).objq
-    except (msgspec.MsgspecError, RecursionError) as error:
-        _corrupt(str(error))
-    _check_schema(schema)
-    try:
-        file = _file_decoder.decode(text)
+        files, jobs = _file_decoder, _job_decoder
+        if schema > SCHEMA:
+            files, jobs = _newer_file_decoder, _newer_job_decoder
+        file = files.decode(text)
         document = Document(
             file,
             file.settings,
@@ -119,30 +143,40 @@ def decode(data: bytes) -> Document:
             file.totals,
         )
         for where in PLACES:
-            _load(document, where, getattr(file, where))
+            _load(document, where, getattr(file, where), jobs)
     except (msgspec.MsgspecError, RecursionError) as error:
-        _corrupt(str(error))
+        _refuse(str(error), schema)
     document.dirty = False
     return document
 
 
 def decode_head(data: bytes) -> Header:
-    """Return the header from the first `HEAD_BYTES` bytes of an object (or from all of it)."""
+    """Return the header from the first `HEAD_BYTES` bytes of an object (or from all of it).
+
+    Raises as `decode`.
+    """
     _check_present(data)
     if data.startswith(ZSTD_MAGIC):
-        try:
-            head = zstandard.ZstdDecompressor().decompressobj().decompress(data[:HEAD_BYTES])
-        except zstandard.ZstdError as error:
-            _corrupt(str(error))
+        head, _, _ = _expand(data[:HEAD_BYTES], 0, HEAD_BYTES)
     else:
         end = data.find(b',\n"jobs":')
         # Where somebody's editor changed the spacing, the whole text, if all is there, still tells.
         head = data[:end] if end >= 0 else data.rstrip().removesuffix(b"}")
+    schema = SCHEMA
     try:
-        _check_schema(msgspec.json.decode(head + b"}", type=_Schema).objq)
+        schema = msgspec.json.decode(head + b"}", type=_Schema).objq
         return _header_decoder.decode(head + b"}")
     except (msgspec.MsgspecError, RecursionError) as error:
-        _corrupt(str(error))
+        _refuse(str(error), schema)
+
+
+def check_writable(header: Header) -> None:
+    """Raise NewerSchema if the document may be read here, but not written (S14)."""
+    if header.objq > SCHEMA:
+        raise NewerSchema(
+            f"queue.json has schema {header.objq} and this objq writes {SCHEMA}: it is read and "
+            "left alone; upgrade objq here."
+        )
 
 
 def check_successor(seen: Header, found: Header) -> None:
@@ -177,24 +211,44 @@ def to_json(data: bytes) -> bytes:
     _check_present(data)
     if not data.startswith(ZSTD_MAGIC):
         return data
-    parts = []
-    rest = data
-    try:
-        while rest:
-            frame = zstandard.ZstdDecompressor().decompressobj()
-            parts.append(frame.decompress(rest))
-            if not frame.eof:
-                _corrupt("it is cut short")
-            rest = frame.unused_data
-    except zstandard.ZstdError as error:
-        _corrupt(str(error))
+    parts: list[bytes] = []
+    at, left = 0, MAX_TEXT_BYTES
+    while at < len(data):
+        part, at, ended = _expand(data, at, left)
+        if not ended:
+            _corrupt("it is cut short")
+        parts.append(part)
+        left -= len(part)
     return b"".join(parts)
 
 
-def _load(document: Document, where: str, records: list[Raw]) -> None:
+def _expand(data: bytes, at: int, most: int) -> tuple[bytes, int, bool]:
+    """Return what the zstd frame at `at` holds, where it ends, and whether all of it is there.
+
+    Raises Corrupt, and has then taken little more memory than `most` bytes.
+    """
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    view = memoryview(data)
+    parts: list[bytes] = []
+    size_bytes = 0
+    try:
+        while at < len(data) and not frame.eof:
+            parts.append(frame.decompress(view[at : at + SLICE_BYTES]))
+            at = min(at + SLICE_BYTES, len(data))
+            size_bytes += len(parts[-1])
+            if size_bytes > most:
+                _corrupt(f"a part of it expands to more than {most:,} bytes")
+    except zstandard.ZstdError as error:
+        _corrupt(str(error))
+    return b"".join(parts), at - len(frame.unused_data), frame.eof
+
+
+def _load(
+    document: Document, where: str, records: list[Raw], decoder: msgspec.json.Decoder[JobView]
+) -> None:
     for record in records:
         raw = bytes(record)
-        view = _job_decoder.decode(raw)
+        view = decoder.decode(raw)
         if document.find(view.id) is not None:
             _corrupt(f"job {view.id} stands in it twice")
         if place_of(view.state) != where:
@@ -206,14 +260,13 @@ def _load(document: Document, where: str, records: list[Raw]) -> None:
         document.load(view, raw)
 
 
-def _check_schema(schema: int) -> None:
+def _refuse(why: str, schema: int) -> NoReturn:
     if schema > SCHEMA:
         raise NewerSchema(
-            f"queue.json has schema {schema} and this objq knows {SCHEMA}: it is left alone; "
-            "upgrade objq here."
+            f"queue.json has schema {schema}, of which this objq, which knows {SCHEMA}, cannot "
+            f"read enough ({why}): it is left alone; upgrade objq here."
         )
-    if schema < 1:
-        _corrupt(f"there is no schema {schema}")
+    _corrupt(why)
 
 
 def _corrupt(why: str) -> NoReturn:

@@ -84,6 +84,7 @@ class Document:
         requests: RequestMemory,
         totals: dict[str, Totals],
     ) -> None:
+        self.schema = header.objq
         self.id = header.document
         self.seq = header.seq
         self.epoch = header.epoch
@@ -134,7 +135,7 @@ class Document:
 
     def header(self) -> Header:
         return Header(
-            objq=1,
+            objq=self.schema,
             document=self.id,
             seq=self.seq,
             epoch=self.epoch,

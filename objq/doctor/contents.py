@@ -22,10 +22,18 @@ def check_document(reading: Reading) -> Iterator[Finding]:
     document = reading.document
     yield ok(
         "document",
-        f"Document {document.id}, schema {SCHEMA}, epoch {document.epoch}, seq {document.seq}, "
-        f"{reading.size_bytes:,} bytes, last commit {in_words(reading.age_s)} ago; "
+        f"Document {document.id}, schema {document.schema}, epoch {document.epoch}, "
+        f"seq {document.seq}, {reading.size_bytes:,} bytes, "
+        f"last commit {in_words(reading.age_s)} ago; "
         f"{len(document.jobs):,} jobs wait or run, {len(document.dead):,} are dead.",
     )
+    if document.schema > SCHEMA:
+        yield problem(
+            "schema",
+            f"This objq reads schema {document.schema} as far as it knows it, and writes only "
+            f"{SCHEMA}: it cannot lead, nor push directly.",
+            "Upgrade objq here.",
+        )
     yield from _check_room(document)
 
 

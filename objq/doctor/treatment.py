@@ -16,15 +16,15 @@ from objq.broker.commit import Committer
 from objq.broker.election import Reach
 from objq.broker.probe_http import probe_http
 from objq.client.reading import Reading, document_reader
-from objq.clock import SYSTEM_CLOCK
-from objq.core.codec import SCHEMA
+from objq.clock import SYSTEM_CLOCK, Clock
+from objq.core.codec import SCHEMA, check_writable
 from objq.core.document import Document
 from objq.core.leading import adopt
 from objq.durations import in_words
 from objq.errors import Conflict, ForeignDocument, Unknown
 from objq.ids import Ids
 from objq.store.aio import InThread
-from objq.store.base import Store, StoreError
+from objq.store.base import AsyncStore, Store, StoreError
 
 TIMEOUT_S: Final = 60.0
 
@@ -49,9 +49,10 @@ def explain(reading: Reading, name: str) -> str:
 def adopt_document(store: Store, shown: Document) -> Document:
     """Adopt the document, if it is still the one that was shown; return it as committed.
 
-    Raises Conflict if a broker leads it without trouble, ForeignDocument if it has become another
-    document meanwhile, and Unknown if the store has not answered in time.
+    Raises NewerSchema, Conflict if a broker leads it without trouble, ForeignDocument if it has
+    become another document meanwhile, and Unknown if the store has not answered in time.
     """
+    check_writable(shown.header())
     if shown.broker is not None:
         result = asyncio.run(probe_http(shown.broker.url))
         answers = result.reach is Reach.ANSWERED and result.broker == shown.broker.id
@@ -60,14 +61,21 @@ def adopt_document(store: Store, shown: Document) -> Document:
                 f"{shown.broker.url} leads this document without trouble, so there is nothing to "
                 "adopt. After a restore, stop every broker first."
             )
-    return asyncio.run(_adopt(store, shown.id))
+    return asyncio.run(_adopt_in_thread(store, shown.id))
 
 
-async def _adopt(store: Store, shown_id: str) -> Document:
-    ids = Ids()
-    new_id = ids.token()
+async def _adopt_in_thread(store: Store, shown_id: str) -> Document:
     in_thread = InThread(store)
-    committer = Committer(in_thread, SYSTEM_CLOCK, ids)
+    try:
+        return await adopt_shown(in_thread, shown_id, clock=SYSTEM_CLOCK, ids=Ids())
+    finally:
+        in_thread.close()
+
+
+async def adopt_shown(store: AsyncStore, shown_id: str, *, clock: Clock, ids: Ids) -> Document:
+    """Adopt the document with this id; raises as `adopt_document`, but asks no broker."""
+    new_id = ids.token()
+    committer = Committer(store, clock, ids)
 
     def change(document: Document) -> bool:
         if document.id == new_id:
@@ -94,13 +102,14 @@ async def _adopt(store: Store, shown_id: str) -> Document:
         ) from error
     finally:
         committer.close()
-        in_thread.close()
 
 
 def upgrade_notice(alias: str) -> str:
-    """Return what there is to upgrade; raises what reading the header raises."""
+    """Return what there is to upgrade; raises what reading the header raises, and NewerSchema."""
     with document_reader(alias) as reader:
-        found = reader.header().objq
+        header = reader.header()
+        check_writable(header)
+        found = header.objq
         return (
             f"{reader.store.name} has schema {found}, and {SCHEMA} is the newest that this objq "
             "writes: there is nothing to do."

@@ -16,6 +16,7 @@ from objq.core import ops
 from objq.store import base
 from tests.broker.fakestore import FakeStore, Link, Meets
 from tests.broker.world import T_S, TTL_S, URL, push_and_claim, settle, until, world
+from tests.newer import newer
 from tests.virtual import virtual
 
 
@@ -167,6 +168,22 @@ async def test_a_version_put_back_just_before_the_leader_dies_is_not_taken_over(
         assert not standby.leading
         assert len(made.store.history) == writes
         assert "went back" in standby.readiness()["problem"]
+
+
+@virtual
+async def test_a_newer_schema_is_neither_led_nor_written() -> None:
+    """An older standby stays when the leader of a newer objq raises the schema, and dies."""
+    async with world() as made:
+        leader = await made.lead()
+        standby = made.start(2)
+        await asyncio.sleep(1)
+        await made.kill(leader)
+        assert made.store.data is not None
+        made.store.put(written := newer(made.store.data))
+        await asyncio.sleep(10 * TTL_S)
+        assert not standby.leading
+        assert made.store.data == written
+        assert "schema 2" in str(standby.readiness()["problem"])
 
 
 @virtual

@@ -36,6 +36,7 @@ from objq.store.file import FileStore
 from objq.store.memory import MemoryStore
 from tests.client.fakes import Socket, World
 from tests.client.test_session import now, pushes
+from tests.newer import newer
 from tests.virtual import virtual
 
 
@@ -265,6 +266,24 @@ async def test_corrupt_document_is_kept_and_named() -> None:
     with pytest.raises(ObjqError, match="not a document of objq"):
         await world.client().push([world.job()])
     assert world.store.content.data == b'{"objq": 1'
+
+
+@virtual
+async def test_over_a_newer_schema_the_broker_is_found_and_nothing_is_written_directly() -> None:
+    world = World()
+    leader = world.broker().lead()
+    assert world.store.content is not None
+    written = newer(world.store.content.data)
+    world.store.content = Content(written, world.store.content.tag)
+    leader.handler = lambda socket, number, op: ops.Outcomes(
+        items=(ops.ItemOutcome(id="job-1", state="ready"),)
+    )
+    assert (await world.client().push([world.job()])).items[0].state == "ready"
+
+    leader.stop()
+    with pytest.raises(DocumentError, match=r"schema 2 .*left alone"):
+        await world.client().push([world.job(2)])
+    assert world.store.content.data == written
 
 
 @virtual

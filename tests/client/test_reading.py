@@ -12,6 +12,7 @@ from objq.core import codec, ops
 from objq.errors import ConfigurationError, Corrupt, NewerSchema, NoDocument, Unavailable
 from objq.store.base import ABSENT, Content, Denied, Sentinel, Store
 from tests.core.world import World
+from tests.newer import newer
 
 
 class StoppedClock:
@@ -120,6 +121,17 @@ def test_what_cannot_be_read_is_told_as_it_is_to_clients(
     for ask in (reader.read, reader.header):
         with pytest.raises(Unavailable, match="memory: no"):
             ask()
+
+
+def test_a_newer_schema_is_read_as_far_as_it_is_known_here(store: Store) -> None:
+    world = World()
+    world.push("a", "b")
+    world.take()
+    put(store, newer(world.reload()))
+    reader = DocumentReader(store)
+    assert reader.header().seq == world.document.seq
+    assert reader.read().statistics().queues["default"].ready == 1
+    assert [job.id for job in reader.list(ops.ListJobs()).jobs] == ["a", "b"]
 
 
 def test_the_document_of_an_alias_is_read_in_one_call(store: Store) -> None:

@@ -15,6 +15,7 @@ from objq.core import codec, leading, ops
 from objq.core.document import Header
 from objq.errors import Corrupt, ForeignDocument, NewerSchema
 from tests.core.world import World
+from tests.newer import newer
 
 
 def a_full_world(**settings: float) -> World:
@@ -136,6 +137,22 @@ def test_a_newer_schema_is_refused_by_name_whatever_else_it_holds() -> None:
     for read in (codec.decode, codec.decode_head):
         with pytest.raises(NewerSchema, match="schema 2"):
             read(b'{"objq": 2, "new": {"things": [1]}}')
+
+
+def test_of_a_newer_schema_what_is_known_here_is_read_and_nothing_is_written() -> None:
+    world = a_full_world()
+    data = newer(world.reload())
+    document = codec.decode(data)
+    known = world.document
+    assert (document.schema, codec.decode_head(data).objq) == (codec.SCHEMA + 1, codec.SCHEMA + 1)
+    assert codec.decode_head(data).broker == known.broker
+    assert document.claims.keys() == known.claims.keys() != set()
+    for where in ("jobs", "dead", "finished"):
+        assert list(getattr(document, where)) == list(getattr(known, where)) != []
+    assert (document.counts, document.totals) == (known.counts, known.totals)
+    for write in (codec.encode, lambda it: codec.seal(it, "commit", world.now, leading=True)):
+        with pytest.raises(NewerSchema, match=r"schema 2 .* writes 1.*upgrade"):
+            write(document)
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
