@@ -11,11 +11,14 @@ import concurrent.futures
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from objq.client.session import Session
 from objq.client.shared import shared
-from objq.client.watching import Event, Watching
+from objq.client.watching import Disconnected, Event, Watching
+
+CLOSED: Final = Disconnected("The client was closed, as after a change of settings.")
+"""What is told of it; whoever asks on begins anew."""
 
 
 class _Pulled:
@@ -47,7 +50,13 @@ class SharedWatching:
         return self
 
     async def __anext__(self) -> Event:
-        event = await asyncio.wrap_future(shared.run(self._alias, self._pulled.next))
+        try:
+            event = await asyncio.wrap_future(shared.run(self._alias, self._pulled.next))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return CLOSED
         if event is None:
             raise StopAsyncIteration
         return event
@@ -84,6 +93,8 @@ class SyncWatching:
             return future.result(timeout_s)
         except TimeoutError:
             return None
+        except concurrent.futures.CancelledError:
+            return CLOSED
         finally:
             future.cancel()  # does something only if it was not done
 

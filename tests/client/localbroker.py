@@ -17,6 +17,7 @@ from objq.core import ops
 from objq.core.codec import decode, seal
 from objq.core.document import Document
 from objq.core.leading import take_over
+from objq.core.listing import Listing
 from objq.core.rules import apply
 from objq.core.statistics import statistics
 from objq.errors import ObjqError, Rejected
@@ -132,8 +133,10 @@ class LocalBroker:
             )
         if isinstance(op, ops.Get):
             return ops.Jobs(jobs=document.views(op.ids))
-        if isinstance(op, ops.Stats):
+        if isinstance(op, ops.Stats | ops.Watch):
             return statistics(document, lambda token: None)
+        if isinstance(op, ops.ListJobs):
+            return Listing().page(document, op, lambda token: None)
         if isinstance(op, ops.Push):
             self.pushes.append(op)
         now = SYSTEM_CLOCK.wall_ms()

@@ -20,6 +20,7 @@ from django.test import override_settings
 import objq
 from objq import Unknown
 from objq.client.shared import shared
+from objq.client.watching import Disconnected
 from objq.core import ops
 from objq.core.requests import parse_request
 from objq.errors import ConfigurationError, NoDocument
@@ -160,6 +161,26 @@ def test_change_of_settings_opens_anew(broker: LocalBroker) -> None:
     with override_settings(TASKS=options(ENQUEUE_TIMEOUT=5)):
         client.push([job(2)])
         assert broker.connections == 2
+
+
+def test_a_watch_outlives_the_client_under_it(broker: LocalBroker) -> None:
+    with objq.connect().watch() as watch, ThreadPoolExecutor(1) as pool:
+        assert isinstance(watch.next(), ops.Statistics)
+        waiting = pool.submit(watch.next)
+        shared.reset()
+        assert isinstance(waiting.result(), Disconnected)
+        assert isinstance(watch.next(), ops.Statistics)
+
+
+async def test_a_watch_on_another_loop_outlives_the_client_under_it(broker: LocalBroker) -> None:
+    watch = (await objq.aconnect()).watch()
+    assert isinstance(await anext(watch), ops.Statistics)
+    waiting = asyncio.create_task(anext(watch))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(shared.reset)
+    assert isinstance(await waiting, Disconnected)
+    assert isinstance(await anext(watch), ops.Statistics)
+    await watch.aclose()
 
 
 def test_unknown_alias_is_named() -> None:
