@@ -45,6 +45,9 @@ def metrics(served: Served) -> tuple[int, Text]:
     return 200, served.metrics.text()
 
 
+STANDBY_HEADER: Final = b"x-objq-standby"
+MAX_INTRODUCTION_BYTES: Final = 4_096
+
 ROUTES: Final[dict[str, Route]] = {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
 
 
@@ -64,6 +67,7 @@ class Application:
             await send({"type": "websocket.close"})
 
     async def _http(self, scope: Json, send: Send) -> None:
+        self._note_standby(scope)
         status, value = self._route(scope["method"], scope["path"])
         if not isinstance(value, Text):
             value = Text(msgspec.json.encode(value) + b"\n", "application/json")
@@ -77,6 +81,13 @@ class Application:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         shown = b"" if scope["method"] == "HEAD" else body
         await send({"type": "http.response.body", "body": shown})
+
+    def _note_standby(self, scope: Json) -> None:
+        if scope["path"] != "/readyz":
+            return
+        for name, value in scope.get("headers", ()):
+            if name.lower() == STANDBY_HEADER and len(value) <= MAX_INTRODUCTION_BYTES:
+                self._served.broker.company.asked(value)
 
     def _route(self, method: str, path: str) -> tuple[int, Json | Text]:
         route = ROUTES.get(path)

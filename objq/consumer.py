@@ -22,8 +22,9 @@ no deltas; the next one that it gets shows by its `after` that some are missing.
 
 Bounds. Beyond `SOFT_*` waiting requests, a socket's pushes, claims and the like get `overloaded`;
 reports of the outcome of jobs, releases and heartbeats still get through. Beyond `HARD_*` the
-socket is closed. What is on its way out is bounded by the server, which drops a peer that does not
-read.
+socket is closed. While `MAX_OUT_BYTES` of answers wait to be sent, what was only looked up is
+`overloaded` too, however small the question was. What is on its way out is bounded by the server,
+which drops a peer that does not read.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ HARD_REQUESTS: Final = 2 * SOFT_REQUESTS
 HARD_BYTES: Final = 2 * SOFT_BYTES
 """Per socket: requests that wait for the broker, and their bytes on the wire."""
 
+MAX_OUT_BYTES: Final = 8 * 1024 * 1024
+"""Per socket: answers of one turn of the loop, beyond which nothing is looked up for it."""
+
 RETRY_AFTER_S: Final = 1.0
 
 CLOSE_OVERLOADED: Final = 1013
@@ -82,6 +86,10 @@ def _never() -> bool:
     return False
 
 
+def _changes_nothing(op: object) -> bool:
+    return isinstance(op, ops.Lookup) and not isinstance(op, ops.Watch)
+
+
 class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
     """One socket. It runs on the event loop only, without channel layer, database or threads."""
 
@@ -98,6 +106,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
         self._waiting: dict[asyncio.Future[Any], wire.Incoming] = {}
         self._waiting_bytes = 0
         self._out: list[bytes] = []
+        self._out_bytes = 0
         self._sender: asyncio.Task[None] | None = None
         self._shut = False
         self._close_code: int | None = None
@@ -253,6 +262,15 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
             return
         self._reply(wire.encode_delta(self._watch, self._sockets.encoded(delta)))
 
+    def refuse(self, error: ObjqError) -> bool:
+        """Tell that the watch has ended, unless the snapshot has yet to be sent."""
+        if self._watch is None and not self._shut:
+            return False
+        if self._watch is not None and not self._shut:
+            self._reply(wire.encode_error(self._watch, error))
+        self._watch = self._watch_asked = None
+        return True
+
     # --- answers ---------------------------------------------------------------------------------
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
@@ -268,6 +286,11 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
             error: BaseException | None = Unavailable("The broker has dropped this request.")
         else:
             error = future.exception()
+        if error is None and self._out_bytes > MAX_OUT_BYTES and _changes_nothing(incoming.op):
+            error = Overloaded(
+                f"{self._out_bytes:,} bytes of answers wait on this socket already.",
+                retry_after_s=RETRY_AFTER_S,
+            )
         if error is None:
             try:
                 self._reply(wire.encode_answer(incoming.id, future.result(), incoming.refused))
@@ -292,6 +315,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
 
     def _reply(self, message: bytes) -> None:
         self._out.append(message)
+        self._out_bytes += len(message)
         self._wake_sender()
 
     def _wake_sender(self) -> None:
@@ -302,7 +326,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
     async def _send_out(self) -> None:
         try:
             while self._out:
-                messages, self._out = self._out, []
+                messages, self._out, self._out_bytes = self._out, [], 0
                 for text in wire.frames(messages):
                     await self._send({"type": "websocket.send", "text": text})
             if self._close_code is not None:

@@ -2,7 +2,8 @@
 
 Whatever happens here fails the job and not the worker: a path that cannot be imported or leads to
 something else than a task, SystemExit, a result that is not JSON. Only what is decorated as a task
-is ever called, whatever path stands in the queue.
+is ever called, and only a module of the project's is imported to find it (`results.find_task`),
+whatever path stands in the queue.
 
 `task_started` is sent before the call and `task_finished` when no attempt will follow; what their
 receivers raise is logged and goes no further.

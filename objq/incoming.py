@@ -16,6 +16,10 @@ from objq.framing import MAX_FRAME_BYTES, MAX_FRAME_MESSAGES, is_array, split
 SMALL_FRAME_BYTES: Final = 2_048
 """Up to this size, JSON text that is kept may keep its whole frame alive; above, it is copied."""
 
+MAX_REFUSED_ITEMS: Final = ops.MAX_ITEMS
+"""Bad items of one frame that are refused one by one, each with a sentence that is longer than it;
+beyond, the whole request is refused that has them."""
+
 MAX_ID: Final = 2**53 - 1
 """The largest request id: what every JSON library keeps exact."""
 
@@ -49,6 +53,7 @@ class _Envelope(Struct):
 _encoder = msgspec.json.Encoder()
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_op = {name: msgspec.json.Decoder(cls).decode for name, cls in ops.REQUESTS.items()}
+_decode_items = msgspec.json.Decoder(Annotated[list[Raw], Meta(max_length=ops.MAX_ITEMS)]).decode
 
 
 def decode_frame(frame: str | bytes, max_bytes: int = MAX_FRAME_BYTES) -> list[Incoming]:
@@ -76,10 +81,16 @@ def decode_frame(frame: str | bytes, max_bytes: int = MAX_FRAME_BYTES) -> list[I
             f"A frame has at most {MAX_FRAME_MESSAGES:,} messages; this one has {len(messages):,}."
         )
         return [_refusal(None, TooLarge(text), len(data))]
-    return [_decode_message(message, copy) for message in messages]
+    found = []
+    left = MAX_REFUSED_ITEMS
+    for part in messages:
+        found.append(_decode_message(part, copy, left))
+        left -= len(found[-1].refused)
+    return found
 
 
-def _decode_message(data: Raw | bytes, copy: bool) -> Incoming:
+def _decode_message(data: Raw | bytes, copy: bool, most: int = MAX_REFUSED_ITEMS) -> Incoming:
+    """Decode one message, of which at most so many bad items are refused by themselves."""
     size_bytes = len(memoryview(data))
     try:
         envelope = _decode_envelope(data)
@@ -95,7 +106,7 @@ def _decode_message(data: Raw | bytes, copy: bool) -> Incoming:
         op = decode(data)
     except _MALFORMED as error:
         try:
-            op, refused = _without_bad_items(envelope.op, data)
+            op, refused = _without_bad_items(envelope.op, data, most)
         except _MALFORMED:
             return _refusal(envelope.id, Invalid(_sentence(error)), size_bytes)
     if copy:
@@ -104,20 +115,25 @@ def _decode_message(data: Raw | bytes, copy: bool) -> Incoming:
 
 
 def _without_bad_items(
-    name: str, data: Raw | bytes
+    name: str, data: Raw | bytes, most: int
 ) -> tuple[ops.Op, Mapping[int, ops.ItemOutcome]]:
-    """Decode an operation of which some items are bad; raise if all are, or something else is."""
+    """Decode an operation of which some items are bad.
+
+    Raises ValueError if all are, or more than `most`, or something else is bad.
+    """
     if name not in _ITEMS:
         raise ValueError(name)
     field, item_type, key = _ITEMS[name]
     message = msgspec.json.decode(data, type=dict[str, Raw])
-    items = msgspec.json.decode(message[field], type=list[Raw]) if field in message else []
+    items = _decode_items(message[field]) if field in message else []
     good: list[Raw] = []
     refused: dict[int, ops.ItemOutcome] = {}
     for index, item in enumerate(items):
         try:
             msgspec.json.decode(item, type=item_type)
         except _MALFORMED as error:
+            if len(refused) == most:
+                raise ValueError(name) from None
             problem = ops.Problem(code=Invalid.code, message=_sentence(error, f"{field}[{index}]"))
             refused[index] = _outcome(key, _text_at(item, key), problem)
         else:

@@ -55,6 +55,7 @@ class Socket(WebSocketProtocol):  # type: ignore[misc]  # no types
     """
 
     _unsent_bytes: int | None = None  # None: the peer reads
+    server: Any = None  # None: nothing of the handshake was understood yet
 
     def onOpen(self) -> None:
         # The HTTP channel that the request came in on is still registered.
@@ -66,8 +67,15 @@ class Socket(WebSocketProtocol):  # type: ignore[misc]  # no types
         """Tell whether the peer has yet to read what it was sent."""
         return self._unsent_bytes is not None
 
+    def onClose(self, *args: Any) -> None:
+        # daphne ends what it began in `onConnect`, which a refused handshake never comes to.
+        if self.server is not None:
+            super().onClose(*args)
+
     def pauseProducing(self) -> None:
-        self._unsent_bytes = 0
+        # It comes again with every write while the peer does not read.
+        if self._unsent_bytes is None:
+            self._unsent_bytes = 0
 
     def resumeProducing(self) -> None:
         self._unsent_bytes = None

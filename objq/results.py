@@ -16,13 +16,16 @@ Only attempts that began count (S10), and only those since an operator's last re
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from django.conf import settings
-from django.utils.module_loading import import_string
+from django.apps import apps
+from django.conf import ENVIRONMENT_VARIABLE, settings
 from msgspec import UNSET
 
 from objq.compat import Task, TaskError, TaskResult, TaskResultStatus
@@ -35,6 +38,10 @@ if TYPE_CHECKING:
 
 class NotATask(TypeError):
     """The path that a job names leads to something else than a task."""
+
+
+class ForeignModule(ImportError):
+    """The module that a job names is not the project's, so it is not imported for a job's sake."""
 
 
 STATUS: Final = {
@@ -74,13 +81,38 @@ class ObjqResult(TaskResult):  # type: ignore[type-arg]  # not generic in Django
 def find_task(path: str) -> Task[..., Any]:
     """Return the task that `path` names; raise ImportError, or NotATask for anything else.
 
-    Whoever runs jobs calls this where an error fails the job, not the worker: whatever the module
-    raises on import comes out of here too.
+    Whoever may push chooses the path, and importing a module runs it. So only what is imported
+    already or belongs to the project is looked into: see `_may_import`. Whoever runs jobs calls
+    this where an error fails the job, not the worker: whatever the module raises on import comes
+    out of here too.
     """
-    found = import_string(path)
+    module_path, _, name = path.rpartition(".")
+    if module_path not in sys.modules and not _may_import(module_path):
+        raise ForeignModule(
+            f"{path!r} is not looked for: its module is not imported in this process and lies "
+            "neither in an app of INSTALLED_APPS nor in the package of the settings. If it holds "
+            "tasks of yours, add its package to INSTALLED_APPS or import it in an "
+            "AppConfig.ready()."
+        )
+    module = import_module(module_path)  # also to wait where another thread is about to
+    # Not getattr: a module may import others for a name that it is asked for.
+    if name not in vars(module):
+        raise ImportError(f"Module {module_path!r} defines no {name!r}.")
+    found = vars(module)[name]
     if not isinstance(found, Task):
         raise NotATask(f"{path!r} is {type(found).__name__}, not a task. Decorate it with @task.")
     return found
+
+
+def _may_import(module_path: str) -> bool:
+    """Tell whether a module lies in an installed app, or in the package that has the settings."""
+    if not all(part.isidentifier() for part in module_path.split(".")):
+        return False
+    packages = [config.name for config in apps.get_app_configs()]
+    package, dot, _ = os.environ.get(ENVIRONMENT_VARIABLE, "").partition(".")
+    if dot:
+        packages.append(package)
+    return any(f"{module_path}.".startswith(f"{package}.") for package in packages)
 
 
 def missing_task(path: str, cause: BaseException) -> Task[..., Any]:

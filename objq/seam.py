@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from objq.broker.company import Company
 from objq.broker.gauges import Gauges
 from objq.broker.measures import Measures
 from objq.broker.roster import Roster
@@ -27,6 +28,9 @@ class Broker(Protocol):
 
     @property
     def document(self) -> str | None: ...
+
+    @property
+    def company(self) -> Company: ...
 
     @property
     def roster(self) -> Roster: ...

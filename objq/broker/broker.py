@@ -24,6 +24,7 @@ from objq.broker.addresses import is_bound_here
 from objq.broker.answering import refuse
 from objq.broker.batch import Deposed
 from objq.broker.commit import Closed, Committer
+from objq.broker.company import Company
 from objq.broker.election import Election
 from objq.broker.gauges import Gauges
 from objq.broker.leader import Leader
@@ -51,7 +52,8 @@ class Broker:
     """A broker. `advertise`: the URL under which others reach it. `bound`: its listening address.
 
     `probe` asks a broker's `/readyz`. `skip_self_check`: why this broker need not reach itself at
-    its advertised URL before it leads (nobody would connect to it), or None to check.
+    its advertised URL before it leads (nobody would connect to it), or None to check. `process`:
+    where it runs, for people.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Broker:
         bound: tuple[str, int] | None,
         probe: Probe,
         skip_self_check: str | None = None,
+        process: ops.Process | None = None,
     ) -> None:
         self.on_reset: list[Callable[[], None]] = []
         """Called when all sockets have to be closed unread: after a pause, and when deposed."""
@@ -73,6 +76,9 @@ class Broker:
         self.state: State = "starting"
         self.roster = Roster(clock)
         """The workers that are connected to this process."""
+        self.company = Company(clock, process)
+        """Who leads, who would, and who has led."""
+        self._advertise = advertise
         self._options = options
         self._clock = clock
         self._ids = ids
@@ -94,6 +100,7 @@ class Broker:
             probe,
             check_self=skip_self_check is None,
             on_standing_by=self._tell_state,
+            on_header=self.company.saw,
         )
         self._told: tuple[State, str] = (self.state, self.id)
         self._leader: Leader | None = None
@@ -179,6 +186,12 @@ class Broker:
             settings=self._settings,
         )
 
+    def introduction(self) -> bytes:
+        """Return what this broker says of itself when it asks another one."""
+        return self.company.introduction(
+            ops.BrokerInfo(id=self.id, url=self._advertise, since=0, version=objq.__version__)
+        )
+
     def readiness(self) -> dict[str, Any]:
         """Return what `/readyz` says. `store_ok`: the store was reached within BROKER_TTL."""
         readiness = describe(self._committer, self._clock, self._options.broker_ttl_s)
@@ -240,6 +253,7 @@ class Broker:
             while not self._stopping.is_set():
                 self._become("standby")
                 lead = await self._standby.run()
+                self.company.saw(lead.document, lead.why)
                 self._leader = Leader(
                     self._committer,
                     lead.document,
@@ -248,6 +262,7 @@ class Broker:
                     wait_s=lead.wait_s,
                     notice_pause=self._notice_pause,
                     roster=self.roster,
+                    company=self.company,
                 )
                 self.measures.take_overs += 1
                 logger.info("Leading in epoch %s.", lead.document.epoch, extra={"event": "leading"})

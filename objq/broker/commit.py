@@ -120,6 +120,7 @@ class Committer:
                     raise
                 if not wanted or await self._commit(document, self._tag or ABSENT, leading):
                     return document
+                await self._wait_and_read()
 
     async def create(self, make: Callable[[], Document]) -> Document:
         """Write the first version.
@@ -141,13 +142,7 @@ class Committer:
         Raises NoDocument and Closed.
         """
         async with self._lock:
-            if self._document is None:
-                return await self._load()
-            found = await self.reader.read(unless=self._tag)
-            if found.document is not None:
-                return self._adopt(found)
-            self._confirm(found.header, found.tag, found.started)
-            return self._document
+            return await self._refresh()
 
     async def read_header(self) -> Header | None:
         """Read the head of the object once, as a standby does; drop the document in memory.
@@ -186,6 +181,8 @@ class Committer:
             await self.reader.sleep(self.pace.delay(self._clock.monotonic()))
             started = self._clock.monotonic()
             try:
+                if self.reader.is_outdone(ours):  # it was applied, or never will be
+                    raise Conflict("A newer version was seen.")
                 tag = await self._put(data, expect)
             except Conflict:
                 self.stats.conflicts += 1
@@ -245,6 +242,25 @@ class Committer:
         self._confirm(header, tag, started)
 
     # --- what is confirmed -----------------------------------------------------------------------
+
+    async def _wait_and_read(self) -> None:
+        """After a lost race, wait until the next write may start, and only then read what is there.
+
+        Who reads first, and has to wait before it writes, loses to all who do not, again and again.
+        """
+        wait_s = self.pace.delay(self._clock.monotonic())
+        if wait_s > 0:
+            await self.reader.sleep(wait_s)
+            await self._refresh()
+
+    async def _refresh(self) -> Document:
+        if self._document is None:
+            return await self._load()
+        found = await self.reader.read(unless=self._tag)
+        if found.document is not None:
+            return self._adopt(found)
+        self._confirm(found.header, found.tag, found.started)
+        return self._document
 
     async def _load(self) -> Document:
         return self._adopt(await self.reader.read())

@@ -10,6 +10,7 @@ from collections import deque
 from typing import Final
 
 from objq.broker.commit import Committer
+from objq.broker.company import Company
 from objq.broker.measures import Measures
 from objq.clock import Clock
 from objq.core import ops
@@ -22,7 +23,10 @@ POINTS: Final = 360
 class History:
     """`tick` is to be called more often than every `EVERY_S` seconds."""
 
-    def __init__(self, committer: Committer, measures: Measures, clock: Clock) -> None:
+    def __init__(
+        self, committer: Committer, measures: Measures, clock: Clock, company: Company
+    ) -> None:
+        self._company = company
         self._committer = committer
         self._measures = measures
         self._clock = clock
@@ -32,7 +36,15 @@ class History:
         self._before: dict[str, int] | None = None
 
     def answer(self) -> ops.RecentHistory:
-        return ops.RecentHistory(every_s=EVERY_S, points=tuple(self._points))
+        document = self._committer.document
+        leader = document.broker.id if document is not None and document.broker else ""
+        return ops.RecentHistory(
+            every_s=EVERY_S,
+            points=tuple(self._points),
+            process=self._company.process,
+            standbys=self._company.standbys(leader),
+            leaderships=self._company.leaderships(),
+        )
 
     def tick(self) -> bool:
         """Add a point if it is time to; return whether it was."""

@@ -20,6 +20,7 @@ from typing import Final
 from objq.broker.answering import Poisoned, placed, refuse
 from objq.broker.batch import Batch, Group
 from objq.broker.commit import Committer
+from objq.broker.company import Company
 from objq.broker.confidence import Confidence
 from objq.broker.gathering import Gathering
 from objq.broker.gauges import Gauges
@@ -65,6 +66,7 @@ class Leader:
         wait_s: float,
         notice_pause: Callable[[], object],
         roster: Roster,
+        company: Company,
     ) -> None:
         assert document.broker is not None
         self._settings = settings = document.settings
@@ -77,7 +79,7 @@ class Leader:
         self._gathering = Gathering(self._inbox, clock)
         self._waiters = Waiters(self._place)
         self._leases = Leases(settings.heartbeat_timeout_s)
-        self._history = History(committer, committer.measures, clock)
+        self._history = History(committer, committer.measures, clock, company)
         self._watchers = Watchers(committer, clock)
         self._lookups = Lookups(
             committer,
@@ -152,6 +154,7 @@ class Leader:
         refusal = self.refusal()
         if refusal is not None:
             self._refuse_all(refusal)
+            self._watchers.refuse(refusal)
         self._history.tick()
         self._lookups.tidy()
 

@@ -11,6 +11,7 @@ import asyncio
 import http.client
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -20,6 +21,9 @@ from objq.broker.election import ProbeResult, Reach
 
 TIMEOUT_S: Final = 2.0
 MAX_ANSWER_BYTES: Final = 65_536
+STANDBY_HEADER: Final = "X-Objq-Standby"
+"""Of a question to `/readyz`: who asks, as JSON."""
+
 DEFAULT_PORTS: Final = {"ws": 80, "wss": 443, "http": 80, "https": 443}
 
 
@@ -39,12 +43,23 @@ async def probe_http(url: str) -> ProbeResult:
     return ProbeResult.answered(said) if reach is Reach.ANSWERED else ProbeResult(reach)
 
 
-async def ask_readiness(url: str) -> Readiness:
+class IntroducedProbe:
+    """`probe_http` of a broker that says who it is: `introduction` returns that, as JSON."""
+
+    def __init__(self) -> None:
+        self.introduction: Callable[[], bytes] = bytes
+
+    async def __call__(self, url: str) -> ProbeResult:
+        reach, said = await ask_readiness(url, self.introduction())
+        return ProbeResult.answered(said) if reach is Reach.ANSWERED else ProbeResult(reach)
+
+
+async def ask_readiness(url: str, introduction: bytes = b"") -> Readiness:
     """Return the whole answer of `/readyz` at the address of `url`. Never raises."""
-    return await asyncio.to_thread(_ask_at, url)
+    return await asyncio.to_thread(_ask_at, url, introduction)
 
 
-def _ask_at(url: str) -> Readiness:
+def _ask_at(url: str, introduction: bytes) -> Readiness:
     try:
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORTS[parts.scheme]
@@ -61,19 +76,25 @@ def _ask_at(url: str) -> Readiness:
     try:
         with connected:
             secure = parts.scheme in ("wss", "https")
-            return Readiness(Reach.ANSWERED, _ask(connected, host, port, secure=secure))
+            said = _ask(connected, host, port, introduction, secure=secure)
+            return Readiness(Reach.ANSWERED, said)
     except (OSError, http.client.HTTPException, msgspec.MsgspecError):
         return UNREACHABLE
 
 
-def _ask(connected: socket.socket, host: str, port: int, *, secure: bool) -> dict[str, Any]:
+def _ask(
+    connected: socket.socket, host: str, port: int, introduction: bytes, *, secure: bool
+) -> dict[str, Any]:
     if secure:
         context = ssl.create_default_context()
         connected = context.wrap_socket(connected, server_hostname=host)
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     connection.sock = connected
     try:
-        connection.request("GET", "/readyz", headers={"Connection": "close"})
+        headers: dict[str, str | bytes] = {"Connection": "close"}
+        if introduction:
+            headers[STANDBY_HEADER] = introduction
+        connection.request("GET", "/readyz", headers=headers)
         answer = connection.getresponse()
         return msgspec.json.decode(answer.read(MAX_ANSWER_BYTES), type=dict[str, Any])
     finally:

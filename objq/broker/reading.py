@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -74,6 +75,8 @@ class Reader:
         self.stats = CommitStats()
         self.pace = Pace(store.pace_s, ids)
         self.seen: Header | None = None
+        self.also_seen: Callable[[], Header | None] = lambda: None
+        """Returns the newest version that this process has come to know of in another way."""
         self.written: Header | None = None
         """The newest version that was ours and was told durable."""
         self.trouble: str | None = None
@@ -96,13 +99,14 @@ class Reader:
         refusals = 0
         while True:
             content, started = await self._get(unless)
-            if content is NOT_MODIFIED or (content is not None and content.tag == unless):
-                assert self.seen is not None
-                assert unless is not None
-                self._end_trouble()
-                return Found(unless, self.seen, None, started)
             try:
-                found = self._judge(content, ours, started)
+                if content is NOT_MODIFIED or (content is not None and content.tag == unless):
+                    assert self.seen is not None
+                    assert unless is not None
+                    self._check(self.seen)  # it may be an old version, put back unchanged
+                    found = Found(unless, self.seen, None, started)
+                else:
+                    found = self._judge(content, ours, started)
             except NoDocument:
                 raise
             except DocumentError as error:
@@ -140,6 +144,11 @@ class Reader:
         self._end_trouble()
         self.seen = header
         return header
+
+    def is_outdone(self, header: Header) -> bool:
+        """Tell whether this process knows by now of a version that is as new as this one."""
+        known = self.also_seen()
+        return known is not None and known.document == header.document and known.seq >= header.seq
 
     def hear(self, document: str, epoch: int, seq: int) -> None:
         """Take note that a broker has seen this version: nothing older is built upon (S14)."""
@@ -221,8 +230,9 @@ class Reader:
 
     def _check(self, header: Header) -> None:
         check_writable(header)
-        if self.seen is not None:
-            check_successor(self.seen, header)
+        for seen in (self.seen, self.also_seen()):
+            if seen is not None:
+                check_successor(seen, header)
 
     def _refuse_absence(self) -> None:
         if self.seen is not None:

@@ -36,10 +36,14 @@ Probe = Callable[[str], Awaitable[ProbeResult]]
 
 
 class Lead(NamedTuple):
-    """The confirmed take-over. `wait_s`: the heartbeat timeout that held before it (S5)."""
+    """The confirmed take-over. `wait_s`: the heartbeat timeout that held before it (S5).
+
+    `why`: why this process might lead, for people.
+    """
 
     document: Document
     wait_s: float
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,8 @@ class Standby:
     """Waits for the lead.
 
     `check_self`: first the own address has to be reached from here. `on_standing_by()` is
-    called whenever it was seen who leads, and that this process does not yet.
+    called whenever it was seen who leads, and that this process does not yet; `on_header` with each
+    header that was read.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class Standby:
         *,
         check_self: bool,
         on_standing_by: Callable[[], None] = lambda: None,
+        on_header: Callable[[Header], None] = lambda header: None,
     ) -> None:
         self.problem: str | None = None
         """Why this process could not lead, for people."""
@@ -81,6 +87,7 @@ class Standby:
         self._probe = probe
         self._check_self = check_self
         self._on_standing_by = on_standing_by
+        self._on_header = on_header
         self._notice_s = candidate.settings.notice_s
         self._header: Header | None = None
         self._look_at = float("-inf")
@@ -134,6 +141,8 @@ class Standby:
             self._say(logging.WARNING, f"Standing by. {error}", kind=type(error).__name__)
             return False
         self._look_at = self._clock.monotonic() + self._ids.jitter(self._notice_s)
+        if self._header is not None:
+            self._on_header(self._header)
         return True
 
     async def _decide(self) -> Lead | None:
@@ -149,7 +158,7 @@ class Standby:
             if not await self._look():
                 return None
             decision = self._judge(probe)
-        return await self._act(decision.action)
+        return await self._act(decision)
 
     def _judge(self, probe: ProbeResult | None) -> Decision:
         header = self._header
@@ -163,7 +172,8 @@ class Standby:
             self._look_at = float("-inf")
         return decision
 
-    async def _act(self, action: Action) -> Lead | None:
+    async def _act(self, decision: Decision) -> Lead | None:
+        action = decision.action
         if action in (Action.WAIT, Action.CHALLENGE):
             self._on_standing_by()
         if action is Action.WAIT:
@@ -174,7 +184,7 @@ class Standby:
             if action is Action.CHALLENGE:
                 await self._challenge(header)
             elif await self._reaches_itself():
-                return await self._lead(header)
+                return (await self._lead(header))._replace(why=decision.why)
         except Superseded as error:
             logger.info("%s Standing by.", error, extra={"event": "take_over_lost"})
             await self._committer.reader.sleep(self._ids.jitter(LOSER_WAITS_S))

@@ -34,8 +34,7 @@ def _note_waits(measures: Measures, granted: ops.Granted, document: Document) ->
         job = document.claims.get(grant.token)
         if job is None or grant.attempt > 1 or grant.history:
             continue  # of a later grant it is not known since when the job was ready
-        since = max(grant.pushed_at, job.due_at or 0)
-        measures.waited(max(0, grant.claimed_at - since) / 1000)
+        measures.waited(max(0, grant.claimed_at - job.ready_since) / 1000)
 
 
 def _note_dropped(measures: Measures, document: Document) -> None:

@@ -8,6 +8,10 @@ nothing, and only confirmed versions are told.
 A delta follows a version (`after`). Whoever has an older one missed something and asks for a
 snapshot; that is all there is to recovery. So nothing is kept for a watcher that is slow, and where
 the document was replaced (a direct write, a conflict) a delta that follows itself says just that.
+
+Hearing nothing means that nothing has changed. A broker that cannot know that, since it is cut from
+the store and perhaps deposed, tells everybody so, and that ends the watch: who watches would else
+wait for ever for a broker whose place another has taken.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from objq.core import ops
 from objq.core.document import Document
 from objq.core.statistics import queue_stats
 from objq.core.summaries import brief, summary
-from objq.errors import Overloaded
+from objq.errors import ObjqError, Overloaded
 
 MAX_WATCHERS: Final = 100
 MAX_JOBS: Final = 100
@@ -37,6 +41,10 @@ class Watcher(Protocol):
         """Take a delta, or drop it: the next one will show that something is missing."""
         ...
 
+    def refuse(self, error: ObjqError) -> bool:
+        """Take the end of the watch; return False if its snapshot is still on the way."""
+        ...
+
 
 class Watchers:
     """Of one leadership."""
@@ -48,6 +56,10 @@ class Watchers:
         self._document: Document | None = None
         self._after = 0
         self._queues: dict[str, ops.QueueStats] = {}
+        self._unsure = 0
+        """The newest version of a snapshot. What comes due needs no commit, so a delta may tell
+        of it under the number of a version that somebody was given before: who has that version
+        leaves the delta unread. Until one has led from a later version, each tells all queues."""
         self._told_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
 
@@ -65,6 +77,9 @@ class Watchers:
         """Tell a watcher from now on; it is given a snapshot of `document`, confirmed, just now."""
         if not self._watchers:
             self._begin(document)
+        for name in queue_stats(document):
+            self._queues.setdefault(name, ops.QueueStats())
+        self._unsure = document.seq
         self._watchers[watcher] = None
 
     def discard(self, watcher: Watcher) -> None:
@@ -72,6 +87,15 @@ class Watchers:
             del self._watchers[watcher]
             if not self._watchers:
                 self.end()
+
+    def refuse(self, error: ObjqError) -> None:
+        """End all watches, since nobody can be told anything now; those just begun, the next time.
+
+        To be called again while that is so.
+        """
+        for watcher in list(self._watchers):
+            if watcher.refuse(error):
+                self.discard(watcher)
 
     def end(self) -> None:
         """Tell nobody any more."""
@@ -108,13 +132,21 @@ class Watchers:
     def _tell(self, document: Document) -> None:
         if document is not self._document:
             self._begin(document)  # what has changed is not known: everybody has missed something
+            self._unsure = document.seq
             delta = self._delta(document, (), self._queues)
         else:
             touched = tuple(document.touched or ())
             document.touched = {}
             queues = queue_stats(document)
             known = self._queues
-            changed = {name: each for name, each in queues.items() if each != known.get(name)}
+            is_sure = self._after > self._unsure
+            changed = {
+                name: each
+                for name, each in queues.items()
+                if not is_sure or each != known.get(name)
+            }
+            # A queue of which nothing is left to say (it was paused, and is no longer) is told of.
+            changed |= dict.fromkeys(sorted(known.keys() - queues.keys()), ops.QueueStats())
             delta = self._delta(document, touched, changed)
             self._after, self._queues = document.seq, queues
         self._told_at = self._clock.monotonic()

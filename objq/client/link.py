@@ -80,7 +80,10 @@ class Stream:
         self._filled.set()
 
     async def get(self) -> ops.Delta | None:
-        """Return the next delta, or None if some were dropped. Raises LinkLost."""
+        """Return the next delta, or None if some were dropped.
+
+        Raises LinkLost, also when the broker has ended the watch.
+        """
         while not self._deltas:
             if self._missed:
                 return None
@@ -237,12 +240,20 @@ class Link:
                 self._watch[1].put(answer)
             return
         waiting = self._waiting.get(number)
+        if waiting is None and isinstance(answer, ObjqError):
+            self._watch_ended(number, answer)
         if waiting is None or waiting.future.done():
             return
         if isinstance(answer, ObjqError):
             waiting.future.set_exception(answer)
         else:
             waiting.future.set_result(answer)
+
+    def _watch_ended(self, number: int, error: ObjqError) -> None:
+        """Take note that the broker cannot tell of changes any more: the link may serve on."""
+        if self._watch is not None and self._watch[0] == number:
+            self._watch[1].end(LinkLost(error.message, error))
+            self._watch = None
 
     def _ended(self, end: LinkLost) -> None:
         if self._end is not None:

@@ -31,11 +31,13 @@ def open_session(
     connect: Connect = open_websocket,
     clock: Clock = SYSTEM_CLOCK,
     ids: Ids | None = None,
+    seen: set[str] | None = None,
 ) -> Session:
     """Return a session, not yet connected, for the loop that will use it.
 
     `worker`, `queues` and `slots` are told to the broker. Without a `store`, opens the one that the
     options name, which raises ConfigurationError if it cannot be had; nothing is asked of it yet.
+    `seen`: as of `Session`.
     """
     ids = ids if ids is not None else Ids()
     on_close = None
@@ -59,4 +61,5 @@ def open_session(
         clock=clock,
         ids=ids,
         on_close=on_close,
+        seen=seen,
     )

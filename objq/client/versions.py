@@ -91,7 +91,6 @@ class Versions:
         """Run `change` and commit what it did, as `Committer.transact` does and raises."""
         if self._committer.reader.closed:
             self._committer = self._new_committer(self._committer.seen)
-        self._heed()
         follows = self._clock.monotonic() - self._ended_at <= FOLLOWS_S
         if not (follows and self._in_step and self._committer.document is not None):
             await self._refresh()
@@ -112,14 +111,6 @@ class Versions:
     def stop(self) -> None:
         """End a transaction under way with Closed. A write under way is waited for."""
         self._committer.close()
-
-    def _heed(self) -> None:
-        """Let nothing be built upon that is older than what was seen in another way (S14)."""
-        known, mine = self._known.header, self._committer.seen
-        if known is None or (mine is not None and known.seq <= mine.seq):
-            return
-        self._committer.drop()  # or an old version, put back unchanged, would pass for unchanged
-        self._committer.reader.seen = known
 
     async def _refresh(self) -> None:
         """Have the newest version in memory; create it where there is none, and may be."""
@@ -145,6 +136,7 @@ class Versions:
     def _new_committer(self, seen: Header | None) -> Committer:
         committer = Committer(self._store, self._clock, self._ids)
         committer.reader.seen = seen
+        committer.reader.also_seen = lambda: self._known.header
         committer.on_confirmed = self._confirmed
         return committer
 

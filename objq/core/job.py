@@ -33,6 +33,11 @@ class Job(Struct, gc=False, eq=False):
     due_at: int | None = None
     """When it became ready by time (ms), for telling how long it waited; in memory only."""
 
+    @property
+    def ready_since(self) -> int:
+        """Since when a ready job has been ready (ms), as far as this process knows."""
+        return max(self.pushed_at, self.due_at or 0)
+
     def view(self) -> JobView:
         return _decode_view(self.raw)
 

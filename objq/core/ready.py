@@ -36,6 +36,7 @@ class Ready:
         if heap and heap[0][1] is job:
             heapq.heappop(heap)
 
-    def oldest_pushed_at(self) -> int | None:
-        """Return the least push time at the head of any priority (ms)."""
-        return min((heap[0][1].pushed_at for heap in self.heaps.values() if heap), default=None)
+    def oldest_since(self) -> int | None:
+        """Return since when the job at the head of a priority has been ready, the longest (ms)."""
+        heads = (heap[0][1] for heap in self.heaps.values() if heap)
+        return min((job.ready_since for job in heads), default=None)

@@ -24,6 +24,7 @@ from objq.compat import (
 )
 from objq.core.ops import Hello, TakeClaim
 from objq.errors import QueueFull, TooLarge, Unsupported
+from objq.results import ForeignModule
 from objq.testing import DummyBackend, ImmediateBackend, arun_jobs, clear, run_jobs
 from tests.backend import sample
 from tests.backend.test_arguments import REFUSED
@@ -148,7 +149,7 @@ def test_a_task_that_cannot_be_imported_fails(dummy: DummyBackend) -> None:
     dummy.client().push([replace(prepared.job, task="no.such.task", max_attempts=1)])
     (ran,) = run_jobs()
     assert ran.status is TaskResultStatus.FAILED
-    assert ran.errors[0].exception_class is ModuleNotFoundError
+    assert ran.errors[0].exception_class is ForeignModule
 
 
 def test_results_are_in_the_order_in_which_they_were_enqueued(dummy: DummyBackend) -> None:

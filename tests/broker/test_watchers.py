@@ -14,8 +14,10 @@ from objq.broker.broker import Broker
 from objq.broker.watchers import EVERY_S
 from objq.core import ops
 from objq.core.codec import seal
-from tests.broker.fakestore import FakeStore
-from tests.broker.world import World, complete, settle, world
+from objq.errors import ObjqError
+from objq.store import base
+from tests.broker.fakestore import FakeStore, Link
+from tests.broker.world import T_S, TTL_S, World, complete, settle, world
 from tests.virtual import virtual
 
 
@@ -27,6 +29,13 @@ class Watcher:
         self.seq = -1
         self.gaps = 0
         self.told = asyncio.Event()
+        self.ends: list[ObjqError] = []
+        self.begins = False
+
+    def refuse(self, error: ObjqError) -> bool:
+        if not self.begins:
+            self.ends.append(error)
+        return not self.begins
 
     def tell(self, delta: ops.Delta) -> None:
         self.deltas.append(delta)
@@ -92,6 +101,53 @@ async def test_a_delta_tells_what_a_commit_has_changed() -> None:
 
 
 @virtual
+async def test_a_queue_of_which_nothing_is_left_to_say_is_told_of() -> None:
+    async with world() as made:
+        broker, watcher = await lead(made)
+        await broker.submit(ops.Pause(request="1-w:1", queue="mail"))
+        assert (await watcher.next()).queues["mail"].paused
+        await broker.submit(ops.Resume(request="1-w:2", queue="mail"))
+        assert (await watcher.next()).queues == {"mail": ops.QueueStats()}
+
+
+@virtual
+async def test_who_begins_between_two_deltas_is_told_of_what_is_then_as_it_was_before() -> None:
+    """Paused and resumed between two deltas: for those who watched before, nothing has changed."""
+    async with world() as made:
+        broker, first = await lead(made)
+        await broker.submit(made.push())
+        await first.next()
+        await broker.submit(ops.Pause(request="1-w:1", queue="default"))
+        second = Watcher()
+        snapshot = await second.begin(broker)
+        assert snapshot.queues["default"].paused
+        await broker.submit(ops.Resume(request="1-w:2", queue="default"))
+        assert not (await second.next()).queues["default"].paused
+
+
+@virtual
+async def test_what_comes_due_after_a_snapshot_is_told_with_the_next_version() -> None:
+    """A delta that leads to the version of the snapshot is known already, and left unread."""
+    async with world() as made:
+        broker, _ = await lead(made)
+        await broker.submit(made.push())
+        soon = made.job(run_after=made.clock.wall_ms() + 200)
+        await broker.submit(made.push(soon))  # which nobody is told of for half a second
+        second = Watcher()
+        snapshot = await second.begin(broker)
+        assert snapshot.queues["default"].scheduled == 1
+        await asyncio.sleep(0.3)
+        await broker.submit(made.claim(queue="mail"))  # finds nothing, so nothing is written
+        await asyncio.sleep(EVERY_S)
+        known = [delta.seq <= snapshot.seq for delta in second.deltas]
+        assert all(known)
+        second.deltas.clear()
+        await broker.submit(ops.Pause(request="1-w:1", queue="mail"))
+        await asyncio.sleep(2 * EVERY_S)
+        assert second.deltas[0].queues["default"].ready == 2
+
+
+@virtual
 async def test_only_confirmed_commits_are_told() -> None:
     async with world() as made:
         broker, watcher = await lead(made)
@@ -125,6 +181,31 @@ async def test_a_snapshot_under_load_is_followed_without_a_gap() -> None:
         assert 4 <= len(watcher.deltas) <= 3 / EVERY_S + 1  # a few a second, not one per commit
         rows = {row.id for delta in watcher.deltas for row in delta.jobs}
         assert len(rows) > 100
+
+
+@virtual
+async def test_a_broker_that_is_cut_from_the_store_tells_who_watches_that_it_cannot_know() -> None:
+    async with world() as made:
+        link = Link(made.store)
+        broker, watcher, beginning = await made.lead(store=link), Watcher(), Watcher()
+        await watcher.begin(broker)
+        await beginning.begin(broker)
+        beginning.begins = True
+        link.down = base.Unavailable("no route")
+        await asyncio.sleep(T_S / 2 - TTL_S / 4 - 1)
+        assert not watcher.ends
+        await asyncio.sleep(TTL_S / 2 + 2)
+        assert [error.code for error in watcher.ends] == ["unavailable"]
+        beginning.begins = False  # its snapshot has been sent
+        await asyncio.sleep(TTL_S / 4)
+        assert [error.code for error in beginning.ends] == ["unavailable"]
+
+        link.down = None
+        await asyncio.sleep(TTL_S)
+        await watcher.begin(broker)
+        await broker.submit(made.push())
+        assert (await watcher.next()).queues["default"].ready == 1
+        assert len(watcher.ends) == 1
 
 
 @virtual

@@ -53,6 +53,10 @@ class Watched:
         self.socket, self.number = socket, number
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
+    def end(self, error: ObjqError) -> None:
+        assert self.socket is not None
+        self.socket._to_client.put_nowait(wire.encode_error(self.number, error).decode())
+
     def tell(self, *deltas: ops.Delta) -> None:
         assert self.socket is not None
         for each in deltas:
@@ -169,6 +173,26 @@ async def test_a_lost_connection_is_told_once_and_then_there_is_a_snapshot() -> 
         assert seqs(await take(watch, 2)) == [None, 5]
         watched.tell(delta(6))
         assert seqs(await take(watch, 1)) == [(5, 6)]
+
+
+@virtual
+async def test_a_watch_that_the_broker_ends_begins_anew_there_or_where_the_document_says() -> None:
+    world = World()
+    first = world.broker("broker-1").lead()
+    watched = Watched(first, statistics(5), statistics(6), Unavailable("no store"))
+    async with a_watch(world) as watch:
+        await anext(watch)
+        watched.tell(delta(6))
+        watched.end(Unavailable("no store"))
+        assert seqs(await take(watch, 3)) == [(5, 6), None, 6]
+        assert len(world.connects) == 1
+
+        # It is cut from the store for good and does not know that another leads.
+        second = Watched(world.broker("broker-2").lead(), statistics(9, epoch=2))
+        watched.end(Unavailable("no store"))
+        assert seqs(await take(watch, 2)) == [None, 9]
+        second.tell(delta(10, epoch=2))
+        assert seqs(await take(watch, 1)) == [(9, 10)]
 
 
 @virtual

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,6 +133,35 @@ def test_a_truncated_compressed_document_is_refused() -> None:
     for cut in range(0, len(data), 7):
         with pytest.raises(Corrupt):
             codec.decode(data[:cut])
+
+
+def test_what_expands_without_end_is_refused_before_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(codec, "MAX_TEXT_BYTES", 1_000_000)
+    compress = zstandard.ZstdCompressor(level=1).compress
+    bomb = compress(bytes(1 << 27))
+    head, _, _ = a_full_world().reload().partition(b',\n"jobs"')
+    for data in (bomb, compress(head) + bomb, bomb[:-3], compress(b"[" * 900_000) * 2):
+        tracemalloc.start()
+        with pytest.raises(Corrupt, match="expands to more than"):
+            codec.decode(data)
+        taken = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        # What zstd makes of one slice of its input, and no more.
+        assert taken < 1_000_000 + 2 * 16 * 1024 * 1024
+    with pytest.raises(Corrupt, match="expands to more than"):
+        codec.decode_head(bomb)
+
+
+def test_a_frame_need_not_say_how_long_it_is_and_is_not_believed() -> None:
+    plain = a_full_world().reload()
+    unsized = zstandard.ZstdCompressor(write_content_size=False).compress(plain)
+    assert codec.to_json(unsized) == plain
+    sized = bytearray(zstandard.ZstdCompressor().compress(plain))
+    sized[5] ^= 1  # in the length, which comes after magic number and descriptor
+    with pytest.raises(Corrupt):
+        codec.to_json(bytes(sized))
 
 
 def test_a_newer_schema_is_refused_by_name_whatever_else_it_holds() -> None:

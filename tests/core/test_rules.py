@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from objq.core import claiming, leading, ops
 from objq.core.ending import default_backoff_s
+from objq.core.statistics import queue_stats
 from objq.core.waiting import WaitingClaims
 from objq.errors import ExpiredId, Invalid, Overloaded, QueueFull
 from tests.core.world import World
@@ -418,3 +419,14 @@ def test_a_job_that_kills_worker_after_worker_is_granted_alone_until_it_is_dead(
 def test_a_queue_name_that_no_page_could_show_is_refused(name: str) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"id": "j", "task": "t", "queue": name}, ops.NewJob)
+
+
+def test_a_job_counts_as_ready_from_when_it_became_due() -> None:
+    world = World()
+    pushed_at = world.now
+    world.push("later", run_after=pushed_at + 60_000)
+    assert queue_stats(world.document)["default"].oldest_ready_at is None
+    world.pass_ms(60_500)
+    assert queue_stats(world.document)["default"].oldest_ready_at == pushed_at + 60_000
+    world.push("urgent", priority=1)
+    assert queue_stats(world.document)["default"].oldest_ready_at == pushed_at + 60_000

@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +55,23 @@ class Stack:
             **self.extra,
         }
 
-    def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start `python ARGUMENTS` with its output in the folder."""
+    def start(
+        self,
+        name: str,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        inherit: Sequence[int] = (),
+    ) -> subprocess.Popen[bytes]:
+        """Start `python ARGUMENTS` with its output in the folder.
+
+        `env` is this process's alone; `inherit` are file descriptors that it is given.
+        """
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(  # our own commands
                 [sys.executable, *arguments],
-                env=self.environment(),
+                env={**self.environment(), **(env or {})},
                 cwd=ROOT,
+                pass_fds=inherit,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.files.storage import Storage
 
+from objq.broker.company import Company
 from objq.broker.gauges import Gauges
 from objq.broker.measures import Measures
 from objq.broker.roster import Roster
@@ -36,6 +37,7 @@ class FakeBroker:
         self.log: list[str] = []
         self.before_submit: Callable[[Any], None] | None = None
         self.roster = Roster(SYSTEM_CLOCK)
+        self.company = Company(SYSTEM_CLOCK, None)
         self.stats = CommitStats()
         self.measures = Measures()
         self.watchers: dict[Watcher, None] = {}

@@ -307,6 +307,30 @@ async def test_beyond_the_hard_limit_the_socket_is_closed(
     assert len(wire.broker.submitted) == 3
 
 
+async def test_answers_that_are_far_longer_than_their_questions_are_bounded(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "MAX_OUT_BYTES", 2_000_000)
+    socket = await wire.open("manage")
+    get = {"op": "get", "ids": ["x"]}
+    socket.send(*({**get, "id": number} for number in range(50)), {**PUSH, "id": 50})
+    await wire.broker.wait_submitted(51)
+    long = ops.Outcomes(items=(ops.ItemOutcome(id="x" * 500_000),))
+    for number in range(51):
+        wire.broker.answer(number, long)
+    replies: list[Any] = []
+    while len(replies) < 51:
+        frame = await socket.frame()
+        replies += frame if isinstance(frame, list) else [frame]
+    assert sum("ok" in reply for reply in replies[:50]) == 4
+    assert {code_of(reply) for reply in replies[:50] if "ok" not in reply} == {"overloaded"}
+    assert "ok" in replies[50]  # what was done is said, however long it takes
+    socket.send({**get, "id": 60})
+    await wire.broker.wait_submitted(52)
+    wire.broker.answer(51, long)
+    assert "ok" in await socket.frame()
+
+
 # --- the end -------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
+from twisted.python import log
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -98,6 +99,35 @@ def test_another_path_has_no_websocket(run: Run) -> None:
     run(test())
 
 
+def test_a_handshake_that_is_refused_leaves_nothing_in_the_log(run: Run) -> None:
+    logged: list[str] = []
+
+    def note(event: Any) -> None:
+        if event.get("isError"):
+            logged.append(str(log.textFromEventDict(event)))
+
+    async def test() -> None:
+        async with serving() as server:
+            for version in (b"0", b"99"):
+                reader, writer = await asyncio.open_connection(*server.address)
+                writer.write(
+                    b"GET /objq/v1/ HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
+                    b"Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                    b"Sec-WebSocket-Version: " + version + b"\r\n\r\n"
+                )
+                assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+                writer.close()
+                await writer.wait_closed()
+            await asyncio.sleep(0.01)
+
+    log.addObserver(note)
+    try:
+        run(test())
+    finally:
+        log.removeObserver(note)
+    assert logged == []
+
+
 def test_a_frame_over_the_limit_leaves_the_socket_open(run: Run) -> None:
     async def test() -> None:
         async with serving() as server, dial(server) as client:
@@ -124,10 +154,11 @@ def test_a_frame_far_over_the_limit_closes_the_socket_with_its_code(run: Run) ->
     run(test())
 
 
+@pytest.mark.parametrize("limit_bytes", [100_000, 20_000_000])
 def test_a_client_that_never_reads_is_dropped_and_others_are_not(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch, limit_bytes: int
 ) -> None:
-    monkeypatch.setattr(listener, "MAX_UNSENT_BYTES", 100_000)
+    monkeypatch.setattr(listener, "MAX_UNSENT_BYTES", limit_bytes)
 
     class Talkative(FakeBroker):
         def submit(self, op: Any) -> asyncio.Future[Any]:
@@ -211,6 +242,23 @@ def test_health(run: Run) -> None:
             assert (await http(server, "/healthz", "POST"))[0] == 405
             status, nothing = await http(server, "/")
             assert status == 404 and "/readyz" in nothing["error"]
+
+    run(test())
+
+
+def test_a_standby_that_asks_is_remembered(run: Run) -> None:
+    async def test() -> None:
+        broker = FakeBroker()
+        async with serving(broker) as server:
+            for path in ("/healthz", "/readyz"):
+                for said in ('{"id":"b2"}', '{"id":"b3","host":"' + "x" * 5_000 + '"}'):
+                    reader, writer = await asyncio.open_connection(*server.address)
+                    request = f"GET {path} HTTP/1.1\r\nHost: x\r\nX-Objq-Standby: {said}\r\n"
+                    writer.write(f"{request}Connection: close\r\n\r\n".encode())
+                    await reader.read()
+                    writer.close()
+                asked = [standby.id for standby in broker.company.standbys("b1")]
+                assert asked == ([] if path == "/healthz" else ["b2"])
 
     run(test())
 

@@ -8,7 +8,7 @@ import pytest
 
 from objq import consumer
 from objq.core import ops
-from objq.errors import Overloaded
+from objq.errors import Overloaded, Unavailable
 from objq.tokens import Role
 from tests.server.harness import HELLO, FakeSocket, Wire, bearer, token_for
 
@@ -118,6 +118,31 @@ async def test_a_watch_that_is_refused_watches_nothing(wire: Wire) -> None:
     tell(wire, delta(6))
     assert (await socket.ask({"id": 9, "op": "heartbeat", "tokens": []}))["error"]
     assert socket.silent
+
+
+async def test_a_watch_that_the_broker_ends_is_told_so_and_gets_no_more(wire: Wire) -> None:
+    socket = await watching(wire)
+    (watcher,) = wire.broker.watchers
+    assert watcher.refuse(Unavailable("cut from the store"))
+    told = await socket.frame()
+    assert (told["id"], told["error"]["code"]) == (7, "unavailable")
+    watcher.tell(delta(6))
+    assert socket.silent
+    socket.send({**WATCH, "id": 8})
+    await wire.broker.wait_submitted(2)
+    wire.broker.answer(1, SNAPSHOT)
+    assert "ok" in await socket.frame()
+
+
+async def test_a_watch_is_not_ended_before_its_snapshot_was_sent(wire: Wire) -> None:
+    socket = await wire.open("read")
+    socket.send(WATCH)
+    await wire.broker.wait_submitted(1)
+    (watcher,) = wire.broker.watchers
+    assert not watcher.refuse(Unavailable("cut from the store"))
+    wire.broker.answer(0, SNAPSHOT)
+    assert "ok" in await socket.frame()
+    assert watcher.refuse(Unavailable("cut from the store"))
 
 
 async def test_a_peer_that_does_not_read_gets_a_gap_and_no_buffer(wire: Wire) -> None:

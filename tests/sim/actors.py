@@ -1,4 +1,4 @@
-"""Who lives in the world: broker processes, clients that push and operate, workers.
+"""Who lives in the world: broker processes, clients that push and operate, workers, watchers.
 
 Each actor stays at its place; what dies and is started again are its processes. Everything below
 the seams (store, connect, probe, executor, clock, ids) is the real code.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from typing import TYPE_CHECKING, Any, Final, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from msgspec import Raw
 
@@ -35,6 +36,8 @@ from tests.sim.store import StoreClient
 if TYPE_CHECKING:
     from tests.sim.world import World
 
+Mode = Literal["broker", "direct"]
+
 PORT: Final = 3000
 QUEUES: Final = ("default", "mail")
 EPSILON_S: Final = 0.05
@@ -53,6 +56,8 @@ class Actor:
         self.incarnation = 0
         self.broken = False
         """Not to be started again: broken for good."""
+        self.store: StoreClient
+        """Of the process."""
 
     @property
     def is_up(self) -> bool:
@@ -73,13 +78,15 @@ class Actor:
             self.process.kill()
             self.world.network.died(self.process)
 
-    def session(self, role: Any, **more: Any) -> Session:
+    def session(self, role: Any, mode: Mode = "broker", **more: Any) -> Session:
         world, process = self.world, self.process
         self.connector = world.network.connector(process)
+        self.store = StoreClient(world.store, process)
         return open_session(
-            world.options,
+            replace(world.options, mode=mode),
             role=role,
-            store=StoreClient(world.store, process),
+            store=self.store,
+            seen=set(),
             connect=self.connector,
             clock=process.clock,
             ids=process.ids,
@@ -131,7 +138,7 @@ class BrokerActor(Actor):
 
     def begin(self) -> None:
         world, process = self.world, self.process
-        store = StoreClient(world.store, process)
+        store = self.store = StoreClient(world.store, process)
 
         async def probe(url: str) -> Any:
             return await world.network.probe(process, url)
@@ -181,17 +188,20 @@ class BrokerActor(Actor):
 
 
 class ClientActor(Actor):
-    """Pushes, reads and operates. `is_direct`: it never reaches a broker."""
+    """Pushes, reads and operates. `is_direct`: it never reaches a broker, and would need one."""
 
     kind = "client"
 
-    def __init__(self, world: World, number: int, *, is_direct: bool = False) -> None:
+    def __init__(
+        self, world: World, number: int, *, is_direct: bool = False, mode: Mode = "broker"
+    ) -> None:
         super().__init__(world, number)
         self.is_direct = is_direct
+        self.mode: Mode = mode
         self.rng = random.Random(f"{world.seed}/{self.name}")
 
     def begin(self) -> None:
-        self.client = self.session("manage")
+        self.client = self.session("manage", self.mode)
         self.connector.is_cut = self.is_direct
         self.process.start(self._work(), "pushes")
 
@@ -338,13 +348,17 @@ class Executor:
 
 class WorkerActor(Actor):
     kind = "worker"
+    mode: Mode = "broker"
 
     def begin(self) -> None:
         world, process = self.world, self.process
         rng = random.Random(f"{world.seed}/{process.name}/options")
-        queues = rng.choice((QUEUES, QUEUES, ("default",))) if self.name != "worker-1" else QUEUES
+        takes_all = self.name in ("worker-1", "direct-1")
+        queues = QUEUES if takes_all else rng.choice((QUEUES, QUEUES, ("default",)))
         slots = rng.choice((1, 2, 4))
-        self.client = self.session("work", worker=process.name, queues=queues, slots=slots)
+        self.client = self.session(
+            "work", self.mode, worker=process.name, queues=queues, slots=slots
+        )
         options = WorkerOptions(
             name=process.name,
             queues=queues,
@@ -395,6 +409,37 @@ class WorkerActor(Actor):
         asked.ended = self.world.timeline.now
         note_items(asked, answer)
         return answer
+
+
+class DirectWorkerActor(WorkerActor):
+    """A worker that needs no broker, and goes on over the wire when it meets one."""
+
+    kind = "direct"
+    mode = "direct"
+
+
+class WatcherActor(Actor):
+    """Watches the queue, and now and then is too busy to look at what it is told."""
+
+    kind = "watcher"
+
+    def begin(self) -> None:
+        self.rng = random.Random(f"{self.world.seed}/{self.process.name}/looks")
+        self.client = self.session("read")
+        self.process.start(self._watch(self.process), "watches")
+
+    async def _watch(self, process: Process) -> None:
+        world = self.world
+        told = world.history.watched.setdefault(process.name, [])
+        try:
+            async for event in self.client.watch():
+                told.append((world.timeline.now, event))
+                if self.rng.random() < 0.05:
+                    await asyncio.sleep(self.rng.random() * world.options.heartbeat_timeout_s)
+        except Exception as error:
+            if not world.is_over:
+                world.history.problems.append(f"watcher {process.name} died of {error!r}")
+            raise
 
 
 def conclusion(error: ObjqError) -> Told:

@@ -1,5 +1,7 @@
 """Do the promises hold in this history? `check` answers in words, and counts jobs in four.
 
+Of jobs of which an operator's hand took something away (`rewound`), nothing is promised.
+
 `lost`: acked and not there; `unexpected`: there, though refused or never pushed; `duplicated`: one
 push with two effects; `recovered`: there, though its client was told Unknown. The last is no fault.
 """
@@ -13,7 +15,8 @@ from msgspec import Struct
 
 from objq.core import ops
 from tests.sim.history import Asked, Run
-from tests.sim.versions import Walk
+from tests.sim.versions import Token, Walk
+from tests.sim.watched import check_watchers
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -36,6 +39,8 @@ def check(world: World) -> Verdict:
     unexpected = recovered = 0
     for asked in world.history.pushed:
         for job_id in asked.ids:
+            if job_id in walk.rewound:
+                continue
             told = asked.told[job_id]
             first = walk.first_at.get(job_id)
             if told == "ok":
@@ -49,7 +54,8 @@ def check(world: World) -> Verdict:
             recovered += told in ("unknown", "open") and first is not None
     problems.extend(_check_reports(world, walk))
     problems.extend(_check_runs(world, walk))
-    problems.extend(_check_sessions(world))
+    problems.extend(_check_sessions(world, walk))
+    problems.extend(check_watchers(world, walk))
     return Verdict(
         problems=problems,
         lost=len(walk.lost),
@@ -74,30 +80,34 @@ def _check_ack(asked: Asked, job_id: str, first: tuple[float, int] | None, walk:
 def _check_reports(world: World, walk: Walk) -> list[str]:
     """Check that what workers were told of their reports is what the log says (S2, S6)."""
     problems = []
-    outcomes = {"complete": "succeeded", "fail": "failed", "release": "released"}
     for asked in world.history.reported:
-        if asked.ended is None:
-            continue
-        name = ops.op_name(asked.op)
-        for text in asked.ids:
+        for text in asked.ids if asked.ended is not None else ():
             token = walk.tokens.get(text)
             if token is None:
                 problems.append(f"unexpected: token {text} is in no version")
-                continue
-            told = asked.told.get(text)
-            same = token.outcome == outcomes[name]
-            at = f"{text} of {token.job} at {asked.ended:.2f}"
-            if told == "ok" and not (same or token.outcome == "gone"):
-                problems.append(f"S6: {name} of {at} was ok, and its claim is {token.outcome}")
-            if told == "ok" and token.ended_at > asked.ended:
-                problems.append(f"S2: {name} of {at} was ok before it was durable")
-            if asked.codes.get(text) != "claim_lost":
-                continue
-            if token.ended_at > asked.ended:
-                problems.append(f"S6: {name} of {at} was refused, and its claim was live")
-            kept = walk.gone_at.get(token.job, float("inf")) > asked.ended
-            if same and kept and token.job not in walk.retried:
-                problems.append(f"S6: the repeat of {name} of {at} was refused")
+            elif token.job not in walk.rewound:
+                problems.extend(_check_report(asked, text, token, walk))
+    return problems
+
+
+def _check_report(asked: Asked, text: str, token: Token, walk: Walk) -> list[str]:
+    problems = []
+    outcomes = {"complete": "succeeded", "fail": "failed", "release": "released"}
+    name, ended, told = ops.op_name(asked.op), asked.ended, asked.told.get(text)
+    assert ended is not None
+    same = token.outcome == outcomes[name]
+    at = f"{text} of {token.job} at {ended:.2f}"
+    if told == "ok" and not (same or token.outcome == "gone"):
+        problems.append(f"S6: {name} of {at} was ok, and its claim is {token.outcome}")
+    if told == "ok" and token.ended_at > ended:
+        problems.append(f"S2: {name} of {at} was ok before it was durable")
+    if asked.codes.get(text) != "claim_lost":
+        return problems
+    if token.ended_at > ended:
+        problems.append(f"S6: {name} of {at} was refused, and its claim was live")
+    kept = walk.gone_at.get(token.job, float("inf")) > ended
+    if same and kept and token.job not in walk.retried:
+        problems.append(f"S6: the repeat of {name} of {at} was refused")
     return problems
 
 
@@ -107,6 +117,8 @@ def _check_runs(world: World, walk: Walk) -> list[str]:
     seen: dict[str, Run] = {}
     by_job: dict[str, list[Run]] = {}
     for run in world.history.runs:
+        if run.job in walk.rewound:
+            continue
         by_job.setdefault(run.job, []).append(run)
         token = walk.tokens.get(run.token)
         at = f"{run.job} on {run.by.name} at {run.began:.2f}"
@@ -159,12 +171,17 @@ def _check_again(world: World, walk: Walk, runs: list[Run]) -> list[str]:
     return problems
 
 
-def _check_sessions(world: World) -> list[str]:
+def _check_sessions(world: World, walk: Walk) -> list[str]:
     problems = []
     for name, reads in world.history.reads.items():
-        newest = (-1, -1)
+        newest = before = (-1, -1)
+        last_at = float("-inf")
         for at, version in reads:
-            if version < newest:
-                problems.append(f"S11: {name} saw {version} at {at:.2f} after {newest}")
+            # Which of two callers goes on first that are answered in the same instant is chance.
+            before, last_at = (newest if at > last_at else before), at
+            if version < before:
+                problems.append(f"S11: {name} saw {version} at {at:.2f} after {before}")
+            if walk.durable_at.get(version, float("inf")) > at:
+                problems.append(f"S2: {name} saw {version} at {at:.2f}, before it was durable")
             newest = max(newest, version)
     return problems

@@ -25,11 +25,11 @@ def some_time_s(world: World) -> float:
 
 
 def a_broker(world: World) -> Actor:
-    """Draw a broker, more often the leader than another."""
+    """Draw a broker, more often the leader than another; anyone where there is none."""
     leading = [b for b in world.brokers if b.is_up and hasattr(b, "broker") and b.broker.leading]
     if leading and world.rng.random() < 0.7:
         return leading[0]
-    return world.rng.choice(world.brokers)
+    return world.rng.choice(world.brokers or world.actors)
 
 
 def a_worker(world: World) -> Actor:
@@ -85,8 +85,13 @@ def pause_anyone(world: World) -> None:
 
 def stop_broker(world: World) -> None:
     """SIGTERM, and a new process some time later."""
-    broker = world.rng.choice(world.brokers)
-    if broker.is_up and not broker.process.is_frozen and hasattr(broker, "broker"):
+    broker = world.rng.choice(world.brokers) if world.brokers else None
+    if (
+        broker is not None
+        and broker.is_up
+        and not broker.process.is_frozen
+        and hasattr(broker, "broker")
+    ):
         world.note(f"SIGTERM {broker.process.name}")
         broker.stop()
         world.later(some_time_s(world) + 1, world.restart, broker)
@@ -114,7 +119,7 @@ def cut_connections(world: World) -> None:
 
 def block_path(world: World) -> None:
     """Let nothing get from one place to another, in one direction or both."""
-    one, other = world.rng.choice(world.actors), world.rng.choice(world.brokers)
+    one, other = world.rng.choice(world.actors), world.rng.choice(world.brokers or world.actors)
     seconds = some_time_s(world)
     pairs = [(one.place, other.place), (other.place, one.place)]
     for pair in pairs if world.rng.random() < 0.5 else world.rng.sample(pairs, 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from objq.client.watching import Event
 from objq.core import ops
 from tests.sim.process import Process
 
@@ -56,6 +57,8 @@ class History:
     """By place: when it was cut from the network or the store, in whole or in part."""
     problems: list[str] = field(default_factory=list)
     """Violations that were seen on the spot."""
+    watched: dict[str, list[tuple[float, Event]]] = field(default_factory=dict)
+    """By session: what a watcher was told, and when it looked."""
     notes: list[tuple[float, str]] = field(default_factory=list)
     """What happened, for people."""
 

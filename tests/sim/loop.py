@@ -125,15 +125,21 @@ class Timeline:
             if self._left < 0:
                 raise Endless(f"{MAX_CALLBACKS} callbacks, the last {handle.callback!r}")
             _set_running_loop(loop)
-            try:
-                if handle.context is None:
-                    handle.callback(*handle.args)
-                else:
-                    handle.context.run(handle.callback, *handle.args)
-            except Endless:
-                raise
-            except Exception as error:
-                self.errors.append(f"{handle.callback!r} raised {error!r}")
+            self._run_one(handle)
+
+    def _run_one(self, handle: Handle) -> None:
+        try:
+            if handle.context is None:
+                handle.callback(*handle.args)
+            else:
+                handle.context.run(handle.callback, *handle.args)
+        except Endless:
+            raise
+        except Exception as error:
+            self.errors.append(f"{handle.callback!r} raised {error!r}")
+        except BaseException:
+            if handle.loop is None or not handle.loop.is_dead:
+                raise  # else it was killed in the middle of this
 
 
 class _Task(asyncio.Task[Any]):

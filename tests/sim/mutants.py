@@ -21,20 +21,27 @@ from unittest import mock
 import msgspec
 from django.conf import settings
 
-from objq.broker import batch, commit, confidence, election, leader, leases, standby
+from objq.broker import batch, commit, confidence, election, leader, leases, reading, standby
 from objq.broker.broker import Broker
 from objq.broker.reading import Found, Reader
+from objq.broker.watchers import Watchers
 from objq.client import session
+from objq.client.alone import Alone
 from objq.client.horizon import Horizon
 from objq.client.session import Session
 from objq.client.ticket import Ticket
+from objq.client.versions import Versions
+from objq.client.watching import Watching
 from objq.core import claiming, codec, ending, leading, ops, outcomes, pushing
 from objq.core.document import Document
 from objq.core.requests import RequestMemory
+from objq.core.silence import SilenceWatch
+from objq.doctor import treatment
 from objq.errors import ClaimLost, Corrupt
 from objq.store.base import ABSENT, Ambiguous, TooLarge
 from objq.worker.holdings import Holdings, Stage
 from tests.sim import faults
+from tests.sim.company import Company
 
 BASE: Final = 10_000
 MOST_SEEDS: Final = 150
@@ -47,6 +54,10 @@ WHERE: Final[dict[str, tuple[faults.Fault, ...]]] = {}
 """The faults of the worlds in which some mutants show; the others are looked for in all kinds."""
 
 
+COMPANY: Final[dict[str, Company]] = {}
+"""Who is in the worlds in which some mutants show; the others are looked for in all company."""
+
+
 def mutant(function: Mutant) -> Mutant:
     MUTANTS[function.__name__] = function
     return function
@@ -55,6 +66,14 @@ def mutant(function: Mutant) -> Mutant:
 def shown_by(*kinds: faults.Fault) -> Callable[[Mutant], Mutant]:
     def register(function: Mutant) -> Mutant:
         WHERE[function.__name__] = kinds
+        return function
+
+    return register
+
+
+def in_company(**who: Any) -> Callable[[Mutant], Mutant]:
+    def register(function: Mutant) -> Mutant:
+        COMPANY[function.__name__] = Company(**who)
         return function
 
     return register
@@ -81,9 +100,11 @@ def caught_by(name: str, most: int = MOST_SEEDS) -> tuple[int, str] | None:
 
     for seed in range(BASE, BASE + most):
         with applied(name):
-            problems = check(run_world(seed, WHERE.get(name))).problems
+            problems = check(run_world(seed, WHERE.get(name), COMPANY.get(name))).problems
+        if not problems:
+            continue
         # What the code does without the mutant is not the mutant's doing.
-        if problems and not check(run_world(seed, WHERE.get(name))).problems:
+        if not check(run_world(seed, WHERE.get(name), COMPANY.get(name))).problems:
             return seed, problems[0]
     return None
 
@@ -409,6 +430,7 @@ def pause_not_noticed(patch: Patch) -> None:
 
 @mutant
 @shown_by(faults.pause_broker)
+@in_company()
 def pause_noticed_too_late(patch: Patch) -> None:
     """What was ready when the process went on is handled before anybody looks at the clock."""
     init = leader.Leader.__init__
@@ -461,6 +483,7 @@ def expiry_before_heartbeats_in_a_batch(patch: Patch) -> None:
 
 @mutant
 @shown_by(faults.block_path, faults.change_weather, faults.pause_worker)
+@in_company()
 def repeated_claim_expires_in_its_batch(patch: Patch) -> None:
     """A claim is told its tokens by the very commit that ends them."""
 
@@ -571,6 +594,154 @@ def step_down_clears_any_broker(patch: Patch) -> None:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     patch(Broker, "_be_deposed", spiteful)
+
+
+# --- without a broker -----------------------------------------------------------------------------
+
+
+@mutant
+@shown_by(faults.crash_worker, faults.step_clock)
+@in_company(brokers="none", direct_workers=3)
+def direct_worker_expires_by_the_wall_clock(patch: Patch) -> None:
+    """Silence is the difference of two machines' clocks."""
+
+    def by_the_wall(self: Any, document: Any) -> list[str]:
+        oldest_ms = self._clock.wall_ms() - document.settings.heartbeat_timeout_s * 1000
+        return [
+            token
+            for token, job in document.claims.items()
+            if job.claim.epoch is None and job.claim.heartbeat_at < oldest_ms
+        ]
+
+    patch(Alone, "_silent", by_the_wall)
+
+
+@mutant
+@shown_by(faults.crash_worker, faults.pause_worker)
+@in_company(brokers="stopped", direct_workers=2)
+def direct_worker_expires_what_a_broker_granted(patch: Patch) -> None:
+    """Holders that beat over the wire only look silent in the file."""
+    look = SilenceWatch.look
+
+    def everything(self: Any, claims: Any, **times: Any) -> None:
+        look(self, [msgspec.structs.replace(c, epoch=None) for c in claims], **times)
+
+    patch(SilenceWatch, "look", everything)
+
+
+@mutant
+@shown_by(faults.pause_worker, faults.outage)
+@in_company(brokers="none", direct_workers=3)
+def silence_over_missed_reads(patch: Patch) -> None:
+    """A direct worker takes the time in which it did not look for the holder's silence."""
+    look = SilenceWatch.look
+    patch(
+        SilenceWatch,
+        "look",
+        lambda self, claims, apart_s, **times: look(self, claims, apart_s=float("inf"), **times),
+    )
+
+
+@mutant
+@in_company(brokers="none", direct_workers=3)
+def direct_holder_writes_no_heartbeats(patch: Patch) -> None:
+    """A long job without a broker looks dead to the others."""
+    patch(Alone, "_beat", lambda self, document, now: document.dirty)
+
+
+@mutant
+@in_company(brokers="later", later=0.3, direct_workers=2)
+def direct_worker_goes_on_beside_a_broker(patch: Patch) -> None:
+    """Claims, heartbeats and expiry are written directly, whoever leads."""
+    run = Alone.run
+
+    def heedless(self: Any, entries: Any, document: Any) -> bool:
+        leader, document.broker = document.broker, None
+        try:
+            return run(self, entries, document)
+        finally:
+            document.broker = leader
+
+    patch(Alone, "run", heedless)
+
+
+# --- an operator's hand ---------------------------------------------------------------------------
+
+
+@mutant
+@in_company(direct_workers=1, hand="restores")
+def older_version_written_upon(patch: Patch) -> None:
+    """What an operator has put back is taken for the newest version."""
+    patch(reading, "check_successor", lambda seen, found: None)
+
+
+@mutant
+@in_company(brokers="later", later=0.9, direct_workers=1, hand="restores", content_tags=True)
+def headers_bind_no_write(patch: Patch) -> None:
+    """A process writes upon what is older than a version whose header it has read."""
+    new_committer = Versions._new_committer
+
+    def unaware(self: Any, seen: Any) -> Any:
+        committer = new_committer(self, seen)
+        committer.reader.also_seen = lambda: None
+        return committer
+
+    patch(Versions, "_new_committer", unaware)
+
+
+@mutant
+@in_company(brokers="none", direct_workers=2, hand="deletes")
+def vanished_document_begun_anew(patch: Patch) -> None:
+    """Who has seen the document creates another when it is gone."""
+    create = Versions._create
+
+    async def creating(self: Any, settings_: Any) -> None:
+        self._seen.clear()
+        await create(self, settings_)
+
+    patch(Reader, "_refuse_absence", lambda self: setattr(self, "seen", None))
+    patch(Versions, "_create", creating)
+
+
+@mutant
+@in_company(hand="adopts")
+def adopted_under_the_old_id(patch: Patch) -> None:
+    """Nobody can tell what belongs to the time that was lost."""
+    adopt = leading.adopt
+    patch(treatment, "adopt", lambda document, new_id: adopt(document, document.id))
+
+
+# --- those who watch ------------------------------------------------------------------------------
+
+
+@mutant
+@in_company(watchers=2, direct_workers=1)
+def gap_ignored(patch: Patch) -> None:
+    """A watcher goes on with what it knows, though it has missed something."""
+
+    async def careless(self: Any) -> Any:
+        delta = await self._stream.get()
+        if delta is None or delta.seq <= self._newest[1]:
+            return None
+        self._newest = (delta.epoch, delta.seq)
+        return delta
+
+    patch(Watching, "_delta", careless)
+
+
+@mutant
+@in_company(watchers=2)
+def told_before_it_is_durable(patch: Patch) -> None:
+    """Watchers are told of what is being written."""
+    patch(commit.Committer, "settled", property(lambda self: self._document))
+
+
+@mutant
+@shown_by(faults.cut_store_of_broker)
+@in_company(watchers=2)
+def watch_of_a_broker_without_a_store_goes_on(patch: Patch) -> None:
+    """A deposed broker that cannot know it keeps those who watch, and tells them nothing."""
+    patch(Watchers, "refuse", lambda self, error: None)
 
 
 def main() -> int:

@@ -316,7 +316,8 @@ class Connection:
             self.end_client("no answer to pings")  # unless it has heard of the end before
             return
         stuck = self._up.is_stuck or self._down.is_stuck
-        if stuck or self.server.is_frozen or self.client.is_frozen or not self.client.is_alive:
+        ends = (self.server, self.client)
+        if stuck or any(end.is_frozen or not end.is_alive for end in ends):
             self._silence += 1
         else:
             self._silence = 0

@@ -8,13 +8,15 @@ applied is always decided when it gets there, by its expectation, as a real stor
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
-from objq.core.codec import HEAD_BYTES
+from objq.core.codec import HEAD_BYTES, decode_head
+from objq.errors import DocumentError
 from objq.store.base import (
     ABSENT,
     NOT_MODIFIED,
@@ -65,8 +67,28 @@ class Weather:
         return cls(**shares)
 
 
+class Mark(NamedTuple):
+    """Which version of which document some bytes are."""
+
+    document: str
+    epoch: int
+    seq: int
+    commit: str
+
+
+class Sent(NamedTuple):
+    """When bytes were first sent, and the newest version that their process knew of when they were
+    sent again."""
+
+    at: float
+    knew: Mark | None
+
+
 class Version(NamedTuple):
-    """One state of the object. `sent_at`: when its bytes were first sent; `by`: who did."""
+    """One state of the object. `sent_at`: when its bytes were first sent; `by`: who did.
+
+    `knew`: the newest version that its process had been given when it sent what was applied.
+    """
 
     at: float
     data: bytes | None
@@ -74,6 +96,8 @@ class Version(NamedTuple):
     by: Process | None
     sent_at: float
     kind: str = "write"
+    mark: Mark | None = None
+    knew: Mark | None = None
 
 
 @dataclass
@@ -97,11 +121,13 @@ class SimStore:
         self.timeout_s = timeout_s
         self.accesses: dict[str, list[Access]] = {}
         """By the name of the process."""
-        self.before_apply: Callable[[], None] = lambda: None
+        self.has_content_tags = False
+        """A tag is a hash of the bytes, as S3's are: bytes put back have the tag they had."""
         self.last_arrival = 0.0
         """When the last write that was given up on arrives."""
         self._now = now
         self._sent: dict[tuple[str, bytes], float] = {}
+        self._by_tag: dict[Tag, Version] = {}
         self._last_write = float("-inf")
 
     @property
@@ -120,24 +146,37 @@ class SimStore:
     def fails(self, share: float) -> bool:
         return share > 0 and self.rng.random() < share
 
-    def note_sent(self, process: Process, data: bytes) -> float:
-        return self._sent.setdefault((process.name, data), self._now())
+    def note_sent(self, process: Process, data: bytes, knew: Mark | None) -> Sent:
+        first = self._sent.setdefault((process.name, data), self._now())
+        return Sent(first, knew)
 
-    def apply(self, process: Process, data: bytes, expect: Expect, sent_at: float) -> Tag:
+    def mark_of(self, content: Content) -> Mark | None:
+        """Return which version this is, if it is all of one."""
+        version = self._by_tag.get(content.tag)
+        whole = version is not None and version.data is content.data
+        return version.mark if version is not None and whole else None
+
+    def apply(self, process: Process, data: bytes, expect: Expect, sent: Sent) -> Tag:
         """Write if the object is as expected; raise Conflict otherwise."""
         content = self.content
         matches = content is None if expect is ABSENT else content and content.tag == expect
         if not matches:
             raise Conflict("precondition failed")
-        return self.put(data, process, sent_at)
+        return self.put(data, process, sent)
 
     def put(
-        self, data: bytes | None, by: Process | None, sent_at: float, kind: str = "write"
+        self, data: bytes | None, by: Process | None, sent: Sent | None, kind: str = "write"
     ) -> Tag:
         """Make a new version, whatever was there: an operator's hand, with another `kind`."""
+        now = self._now()
+        sent = sent or Sent(now, None)
         tag = Tag(f"v{len(self.log) + 1}")
-        self.log.append(Version(self._now(), data, tag, by, sent_at, kind))
-        self._last_write = self._now()
+        if self.has_content_tags and data is not None:
+            tag = Tag(hashlib.blake2b(data, digest_size=6).hexdigest())
+        version = Version(now, data, tag, by, sent.at, kind, _mark(data), sent.knew)
+        self.log.append(version)
+        self._by_tag[tag] = version
+        self._last_write = now
         return tag
 
     def first_after(self, at: float) -> float:
@@ -159,7 +198,8 @@ class SimStore:
                 old = self.rng.choice(past)
                 content = Content(old.data, old.tag) if old.data is not None else None
         if content is not None and self.fails(self.weather.truncated):
-            return Content(content.data[: self.rng.randrange(len(content.data))], content.tag)
+            length = self.rng.randrange(max(1, len(content.data)))
+            return Content(content.data[:length], content.tag)
         return content
 
 
@@ -175,6 +215,8 @@ class StoreClient:
         self.pace_s = store.pace_s
         self.confirmed_at = float("-inf")
         """When the last call that was answered began."""
+        self.knows: Mark | None = None
+        """The newest version of its document that the process was given."""
         self._accesses = store.accesses.setdefault(process.name, [])
 
     async def read(self, unless: Tag | None = None) -> Content | Sentinel | None:
@@ -188,14 +230,14 @@ class StoreClient:
     async def write(self, data: bytes, expect: Expect) -> Tag:
         store, timeline = self._store, self._timeline
         began = timeline.now
-        sent_at = store.note_sent(self._process, data)
+        sent = store.note_sent(self._process, data, self.knows)
         told: asyncio.Future[Tag] = self._process.loop.create_future()
 
         def arrive(reply_s: float | None) -> None:
             """Reach the object; the reply comes after so long, or never."""
             outcome: Tag | StoreError
             try:
-                outcome = store.apply(self._process, data, expect, sent_at)
+                outcome = store.apply(self._process, data, expect, sent)
             except Conflict as conflict:
                 outcome = conflict
             if reply_s is not None:
@@ -209,6 +251,7 @@ class StoreClient:
             self._note(began, ok=isinstance(error, Conflict))
             raise
         self._note(began, ok=True)
+        self._learn(_mark(data))
         return tag
 
     def _plan_write(
@@ -266,7 +309,17 @@ class StoreClient:
             self._note(began, ok=False)
             raise
         self._note(began, ok=True)
+        if content is not None:
+            self._learn(store.mark_of(content))
         return content
+
+    def _learn(self, mark: Mark | None) -> None:
+        known = self.knows
+        newer = known is None or (
+            mark is not None and mark.document == known.document and mark.seq > known.seq
+        )
+        if mark is not None and newer:
+            self.knows = mark
 
     def _cut(
         self,
@@ -289,6 +342,16 @@ class StoreClient:
         self._accesses.append(Access(began, self._timeline.now, ok))
         if ok:
             self.confirmed_at = max(self.confirmed_at, began)
+
+
+def _mark(data: bytes | None) -> Mark | None:
+    if data is None:
+        return None
+    try:
+        header = decode_head(data)
+    except DocumentError:
+        return None
+    return Mark(header.document, header.epoch, header.seq, header.commit)
 
 
 def _tell(told: asyncio.Future[object], outcome: object) -> None:

@@ -1,13 +1,16 @@
-"""The checker's first half: one walk over the store's version log (S1, S3–S10, S15).
+"""The checker's first half: one walk over the store's version log (S1, S3–S10, S14, S15).
 
 It reads the bytes with structs of its own and knows the rules only as promises: nothing of the code
 under test decides here. Every version is compared with the one before it, so the walk is linear in
 what was written.
+
+What an operator's hand did is no violation, and what it undid is promised to nobody: the jobs of
+which it took something away are `rewound`, and all that is said of them is left out. Every write is
+held against what its process had been given before, whatever an operator had done (S14).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -16,15 +19,18 @@ from msgspec import Raw, Struct
 from objq.core import ops
 from objq.core.codec import to_json
 from objq.core.ops import JobView
+from tests.sim.expiry import SLACK, Expiries, is_broker
+from tests.sim.lives import Lives
 from tests.sim.process import Process
-from tests.sim.store import Access, Version
+from tests.sim.store import Version
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
+NEVER: Final = float("inf")
 END_STATES: Final = ("succeeded", "dead", "cancelled")
-SLACK: Final = 1.02
-"""Wall and monotonic clocks drift by less than this."""
+OUTCOMES: Final = {"complete": "succeeded", "fail": "failed", "release": "released"}
+"""How a claim ends, by the report that ends it."""
 
 
 class File(Struct):
@@ -57,6 +63,10 @@ class Token(Struct):
     outcome: str = "live"
     started: bool = False
     version: int = 0
+    moved_at: float = 0.0
+    """When a heartbeat was last written down."""
+    by_hand: bool = False
+    """Granted between an operator's two acts, and undone by the second."""
 
 
 class Walk:
@@ -73,17 +83,41 @@ class Walk:
         self.lost: set[str] = set()
         self.retried: dict[str, int] = {}
         self.claim_versions: dict[str, int] = {}
+        self.rewound: set[str] = set()
+        self.durable_at: dict[tuple[int, int], float] = {}
+        self.files: dict[tuple[str, int, int], list[File]] = {}
+        """By document, epoch and seq; more than one where an operator went back in time."""
         self._bytes: set[bytes] = set()
         self._commits: set[str] = set()
         self._owners: dict[str, Process] = {}
-        self._led_since: dict[str, tuple[float, float]] = {}
+        self.led_since: dict[str, tuple[float, float]] = {}
         self._challenged_at: dict[str, float] = {}
         self._views: dict[bytes, JobView] = {}
         self._file: File | None = None
+        self._leader: ops.BrokerInfo | None = None
         self._jobs: dict[str, bytes] = {}
+        self._true: tuple[File, dict[str, bytes]] | None = None
+        """What counts, while an operator has put something else in its place."""
+        self._hand_at: list[float] = []
+        self._is_muted = False
+        self._is_gone = False
+        """There is no document at the moment."""
         self._asked = self._requests()
-        self._ran = {run.token for run in world.history.runs}
+        self.ran = {run.token for run in world.history.runs}
+        self._expiries = Expiries(self)
+        self._lives = Lives(self, self._asked, self._view)
         self._reported = {token for asked in world.history.reported for token in asked.ids}
+        self._said: dict[tuple[str, str], float] = {}
+        """By token and outcome: when its holder first began to say so."""
+        for asked in world.history.reported:
+            for token in asked.ids:
+                said = token, OUTCOMES[ops.op_name(asked.op)]
+                self._said[said] = min(asked.began, self._said.get(said, asked.began))
+
+    @property
+    def leader(self) -> ops.BrokerInfo | None:
+        """Who leads by the version that is looked at, or did by the one before."""
+        return self._leader
 
     def _requests(self) -> dict[str, dict[str, int]]:
         """Return how often each operation was asked for each job, by the operation's name."""
@@ -96,49 +130,142 @@ class Walk:
 
     def run(self) -> None:
         for index, version in enumerate(self.world.store.log):
-            if version.kind != "write":
-                self._file = None  # by an operator's hand: nothing is promised across it
-            if version.data is None:
+            if version.data is None or version.kind == "spoils":
+                self._hand_at.append(version.at)
+                self._take_away(version)
+                self._is_gone = True
                 continue
             try:
                 file = msgspec.json.decode(to_json(version.data), type=File)
             except Exception as error:
                 self.say("S14", version, f"not a document: {error!r}")
                 return
-            self._check_version(version, file, index)
+            self.files.setdefault((file.document, file.epoch, file.seq), []).append(file)
+            self.durable_at.setdefault((file.epoch, file.seq), version.at)
+            if version.kind == "write":
+                self._check_knowledge(version, file)
+                self._check_version(version, file, index)
+            else:
+                self._put_by_hand(version, file)
             self._file = file
 
     def say(self, promise: str, version: Version, text: str) -> None:
+        if self._is_muted:
+            return
         by = version.by.name if version.by else "an operator"
         self.problems.append(f"{promise}: {version.tag} at {version.at:.2f} by {by}: {text}")
+
+    # --- an operator's hand -----------------------------------------------------------------------
+
+    def _take_away(self, version: Version) -> None:
+        if self._true is None and self._file is not None:
+            self._true = self._file, self._jobs
+        self._file, self._jobs = None, {}
+
+    def _put_by_hand(self, version: Version, file: File) -> None:
+        self._hand_at.append(version.at)
+        self._is_gone = False
+        if version.kind == "restores":
+            self._take_away(version)
+        elif self._true is not None:
+            self._true = None  # it is back, with all that was written before it was taken away
+        self._jobs = self._jobs_of(version, file)
+
+    def _follow_by_hand(self, version: Version, file: File, jobs: dict[str, bytes]) -> None:
+        """Note a write to what an operator has put there for a while."""
+        for job_id in self._jobs.keys() | jobs.keys():
+            raw = jobs.get(job_id)
+            if self._jobs.get(job_id) == raw:
+                continue
+            self.rewound.add(job_id)
+            view = self._view(raw) if raw is not None else None
+            if view is not None and view.claim is not None:
+                self._note_live(version, view, by_hand=True)
+
+    def _check_adoption(self, version: Version, file: File, jobs: dict[str, bytes]) -> None:
+        before, true = self._file, self._true
+        if before is None or true is None:
+            self.say("S14", version, "adopted what nobody had restored")
+            return
+        if file.document in (before.document, true[0].document) or file.broker is not None:
+            self.say("S14", version, "adopted, with the old id or a broker")
+        if (file.epoch, file.seq) != (before.epoch + 1, before.seq + 1) or jobs != self._jobs:
+            self.say("S14", version, "adopted something else than what was there")
+        was = true[1]
+        for job_id in was.keys() | jobs.keys():
+            if was.get(job_id) == jobs.get(job_id):
+                continue
+            self.rewound.add(job_id)
+            view = self._view(jobs[job_id]) if job_id in jobs else None
+            if view is not None and view.claim is not None:
+                self._note_live(version, view, by_hand=False)
+        self._true = None
+
+    def _note_live(self, version: Version, view: JobView, *, by_hand: bool) -> None:
+        claim = view.claim
+        assert claim is not None
+        self.tokens[claim.token] = Token(
+            view.id, claim.worker, claim.id, 0.0, moved_at=version.at, by_hand=by_hand
+        )
+
+    def _check_knowledge(self, version: Version, file: File) -> None:
+        """Check that its process knew of nothing newer, and of no other document (S14)."""
+        knew, writer = version.knew, version.by
+        assert writer is not None
+        was_gone, self._is_gone = self._is_gone, False
+        if was_gone and knew is not None and not self._is_from_before(version):
+            self.say("S14", version, "written where an operator had left no document")
+        if knew is None or _is_doctor(writer):
+            return
+        if file.document != knew.document or file.epoch < knew.epoch or file.seq <= knew.seq:
+            known = f"epoch {knew.epoch}, seq {knew.seq} of {knew.document}"
+            self.say("S14", version, f"written by one who knew of {known}")
 
     # --- versions ---------------------------------------------------------------------------------
 
     def _check_version(self, version: Version, file: File, index: int) -> None:
         assert version.data is not None
-        if version.kind == "write":
-            if version.data in self._bytes or file.commit in self._commits or not file.commit:
-                self.say("S3", version, "its bytes or its commit id stood there before")
-            self._bytes.add(version.data)
-            self._commits.add(file.commit)
+        assert version.by is not None
+        stood_there = version.data in self._bytes or file.commit in self._commits
+        # What an operator puts back may have the tag for which an old write is still under way.
+        if (stood_there and not self._is_from_before(version)) or not file.commit:
+            self.say("S3", version, "its bytes or its commit id stood there before")
+        self._bytes.add(version.data)
+        self._commits.add(file.commit)
         before = self._file
-        if before is not None:
-            self._check_chain(version, before, file)
-        if version.kind == "write":
-            self._check_leader(version, before, file)
-        if file.challenge is not None:
-            self._challenged_at.setdefault(file.challenge.id, version.at)
-        jobs = {}
+        self._leader = file.broker or (before.broker if before is not None else None)
+        jobs = self._jobs_of(version, file)
+        if _is_doctor(version.by):
+            self._check_adoption(version, file, jobs)
+        else:
+            if before is not None:
+                self._check_chain(version, before, file)
+            elif index == 0 and file.seq != 1:
+                self.say("S3", version, f"the first version has seq {file.seq}")
+            if self._true is None or not self._is_from_before(version):
+                self._check_leader(version, before, file)
+            if file.challenge is not None:
+                self._challenged_at.setdefault(file.challenge.id, version.at)
+            if self._true is not None:
+                self._follow_by_hand(version, file, jobs)
+            else:
+                self._check_jobs(version, before, file, jobs, index)
+        self._jobs = jobs
+        self._check_totals(version, file)
+
+    def _is_from_before(self, version: Version) -> bool:
+        """Tell whether the write was sent before an operator's last act."""
+        return bool(self._hand_at) and version.sent_at <= self._hand_at[-1]
+
+    def _jobs_of(self, version: Version, file: File) -> dict[str, bytes]:
+        jobs: dict[str, bytes] = {}
         for raw in (*file.jobs, *file.dead, *file.finished):
             data = bytes(raw)
             view = self._view(data)
             if view.id in jobs:
                 self.say("S7", version, f"{view.id} stands there twice")
             jobs[view.id] = data
-        if before is not None or version.kind == "write":
-            self._check_jobs(version, before, file, jobs, index)
-        self._jobs = jobs
-        self._check_totals(version, file)
+        return jobs
 
     def _view(self, raw: bytes) -> JobView:
         view = self._views.get(raw)
@@ -163,7 +290,7 @@ class Walk:
         writer, leader = version.by, file.broker
         assert writer is not None
         was = before.broker if before is not None else None
-        if not writer.name.startswith("broker"):
+        if not is_broker(writer):
             if leader != was:
                 self.say("S4", version, "a client changed the leader")
             return
@@ -191,7 +318,7 @@ class Walk:
         wait_s = file.settings.heartbeat_timeout_s
         if before is not None:
             wait_s = max(wait_s, before.settings.heartbeat_timeout_s)
-        self._led_since[leader.id] = version.at, wait_s
+        self.led_since[leader.id] = version.at, wait_s
         if before is not None and before.broker is not None:
             self._check_take_over(version, before, before.broker)
 
@@ -212,11 +339,13 @@ class Walk:
         if before.challenge is None:
             self.say("take-over", version, f"of {owner.name}, which lives and was not challenged")
             return
-        since = self._challenged_at[before.challenge.id]
+        since = self._challenged_at.get(before.challenge.id, 0.0)
         if sent_at - since < ttl_s / SLACK:
             self.say("take-over", version, f"{sent_at - since:.2f} s after the challenge")
         if owner.was_paused(since - ttl_s, sent_at):
             return
+        if any(since - ttl_s <= at <= sent_at for at in self._hand_at):
+            return  # it could not answer
         accesses = self.world.store.accesses.get(owner.name, [])
         # A store that throttles has the leader wait for several times that long.
         recent = [a for a in accesses if a.ended >= since - 8 * ttl_s and a.began <= sent_at]
@@ -241,21 +370,33 @@ class Walk:
         self, version: Version, before: File | None, file: File, jobs: dict[str, bytes], index: int
     ) -> None:
         granted = []
+        assert version.by is not None
+        only_pushes = before is not None and before.broker is not None
+        only_pushes = only_pushes and not is_broker(version.by)
         for job_id, raw in jobs.items():
             old_raw = self._jobs.get(job_id)
             if old_raw == raw:
                 continue
+            self._is_muted = job_id in self.rewound
+            if only_pushes and old_raw is not None:
+                self.say("direct", version, f"changed {job_id} while a broker is recorded")
             old = self._view(old_raw) if old_raw is not None else None
             new = self._view(raw)
             if old is None:
                 self._check_new(version, file, new)
             else:
                 self._check_change(version, old, new)
-            if self._note_claims(version, old, new, index):
+            if self._note_claims(version, file, old, new, index):
                 granted.append(new)
                 self._check_due(version, old, new)
-        for job_id in self._jobs.keys() - jobs.keys():
+        for job_id in sorted(self._jobs.keys() - jobs.keys()):
+            self._is_muted = job_id in self.rewound
+            if only_pushes:
+                self.say("direct", version, f"dropped {job_id} while a broker is recorded")
             self._check_gone(version, file, self._view(self._jobs[job_id]))
+        self._is_muted = False
+        if before is not None:
+            self._lives.check_order(version, before, file, granted)
         if granted and before is not None:
             self._check_order(version, before, file, granted)
 
@@ -267,6 +408,7 @@ class Walk:
             self.duplicated.add(new.id)
             self.say("S7", version, f"{new.id} came again after it had left")
         self.first_at.setdefault(new.id, (version.at, file.seq))
+        self._lives.check_new(version, new)
 
     def _check_change(self, version: Version, old: JobView, new: JobView) -> None:
         if bytes(old.args) != bytes(new.args) or old.queue != new.queue:
@@ -281,9 +423,12 @@ class Walk:
             self.say("S10", version, f"{new.id} has {new.attempts} of {new.max_attempts} attempts")
         if new.state == "dead" and new.attempts < new.max_attempts:
             self.say("S10", version, f"{new.id} is dead after {new.attempts} attempts")
+        self._lives.check_change(version, old, new)
 
-    def _note_claims(self, version: Version, old: JobView | None, new: JobView, index: int) -> bool:
-        """Note which claims ended and began; return whether one was granted."""
+    def _note_claims(
+        self, version: Version, file: File, old: JobView | None, new: JobView, index: int
+    ) -> bool:
+        """Note which claims ended, moved and began; return whether one was granted."""
         known = {attempt.token for attempt in old.history} if old is not None else set()
         for attempt in new.history:
             if attempt.token not in known:
@@ -295,16 +440,30 @@ class Walk:
             if token.outcome == "live":
                 self.say("S5", version, f"{new.id}: its claim vanished")
                 token.ended_at, token.outcome = version.at, "vanished"
-        if claim is None or (before is not None and before.token == claim.token):
+        if claim is None:
             return False
+        if before is not None and before.token == claim.token:
+            if before.heartbeat_seq != claim.heartbeat_seq:
+                self.tokens[claim.token].moved_at = version.at
+            return False
+        self._note_grant(version, file, new, claim, index)
+        return True
+
+    def _note_grant(
+        self, version: Version, file: File, new: JobView, claim: ops.Claim, index: int
+    ) -> None:
+        assert version.by is not None
+        if claim.epoch != (file.epoch if is_broker(version.by) else None):
+            self.say("S5", version, f"{new.id}: granted in the name of epoch {claim.epoch}")
         if claim.token in self.tokens:
             self.say("S5", version, f"{new.id}: token {claim.token} is live again")
         # Only an id in the form of a request's is remembered beyond the life of what it granted.
         first = self.claim_versions.setdefault(claim.id, index)
         if first != index and ":" in claim.id:
             self.say("S7", version, f"claim {claim.id} was granted more at its repeat")
-        self.tokens[claim.token] = Token(new.id, claim.worker, claim.id, version.at)
-        return True
+        self.tokens[claim.token] = Token(
+            new.id, claim.worker, claim.id, version.at, moved_at=version.at
+        )
 
     def _note_end(
         self, version: Version, old: JobView | None, new: JobView, attempt: ops.Attempt, index: int
@@ -316,11 +475,11 @@ class Walk:
         token.ended_at, token.outcome, token.version = version.at, attempt.outcome, index
         token.started = attempt.started_at is not None
         if attempt.outcome == "expired":
-            self._check_expiry(version, attempt)
+            self._expiries.check(version, old, attempt)
             burnt = old is not None and new.claim is None and new.attempts > old.attempts
             if attempt.started_at is None and (new.state == "dead" or burnt):
                 self.say("S10", version, f"{new.id}: an unstarted claim burnt an attempt")
-        elif attempt.token not in self._reported:
+        elif self._said.get((attempt.token, attempt.outcome), NEVER) > version.sent_at:
             self.say("S5", version, f"{new.id}: its holder never said {attempt.outcome}")
 
     def _check_gone(self, version: Version, file: File, old: JobView) -> None:
@@ -369,73 +528,9 @@ class Walk:
             if view.id in new and line in passed:
                 self.say("S8", version, f"{view.id} was granted before {passed[line]}")
             paused = any(f.queues.get(view.queue, {}).get("paused") for f in (before, file))
-            if view.state == "ready" and self._jobs.get(view.id) == data and not paused:
+            if view.state == "ready" and self._jobs.get(view.id, data) == data and not paused:
                 passed.setdefault(line, view.id)
 
-    # --- expiry -----------------------------------------------------------------------------------
 
-    def _check_expiry(self, version: Version, attempt: ops.Attempt) -> None:
-        """Check that silence was long enough when the leader decided to end the claim (S5).
-
-        That was after the last answered access of its process before the bytes were sent (`after`),
-        and no later than when they were (`sent`).
-        """
-        writer = version.by
-        assert writer is not None
-        leader = self._file.broker if self._file is not None else None
-        timeout_s = self.world.options.heartbeat_timeout_s / SLACK
-        sent = version.sent_at
-        accesses = self.world.store.accesses.get(writer.name, [])
-        last = bisect_right(accesses, sent, key=lambda access: access.ended)
-        after = accesses[last - 1].ended if last else 0.0
-        heard = self.world.history.heard.get((writer.name, attempt.token), [])
-        if any(sent - timeout_s < at <= after for at in heard):
-            self.say("S5", version, f"expired {attempt.token}, heard within the timeout")
-        if leader is not None and leader.id in self._led_since:
-            since, wait_s = self._led_since[leader.id]
-            if sent < since + wait_s / SLACK:
-                self.say("S5", version, f"expired a claim {sent - since:.2f} s after its take-over")
-        settings = self.world.options
-        limit_s = min(settings.heartbeat_timeout_s / 4, settings.broker_ttl_s / 2) * 1.3
-        for begin, end in writer.pauses:
-            if end - begin > limit_s and sent - timeout_s < end <= after:
-                self.say("S5", version, f"expired a claim {sent - end:.2f} s after its own pause")
-        if self._was_cut(accesses[:last], sent - timeout_s):
-            self.say("S5", version, "expired a claim too soon after it was cut from the store")
-        self._check_reason(version, attempt, sent)
-
-    def _was_cut(self, accesses: list[Access], since: float) -> bool:
-        """Tell whether a gap of T/2 between accesses ended since then."""
-        half_s = self.world.options.heartbeat_timeout_s / 2 * SLACK
-        later: Access | None = None
-        for access in reversed(accesses):
-            if not access.ok:
-                continue
-            if later is not None and later.began - access.began > half_s:
-                return True
-            if access.ended <= since:
-                return False
-            later = access
-        return False
-
-    def _check_reason(self, version: Version, attempt: ops.Attempt, sent: float) -> None:
-        """Check that the holder was dead, stopped, cut or ending: nothing else loses a claim."""
-        world = self.world
-        if attempt.token not in self._ran:
-            return  # nobody knew of this claim, so nothing of it runs twice
-        holder = next((p for p in world.processes if p.name == attempt.worker), None)
-        if holder is None or (holder.died_at is not None and holder.died_at <= sent):
-            return
-        since = sent - 2 * world.options.heartbeat_timeout_s
-        assert version.by is not None
-        places = (holder.place, version.by.place, "*")
-        cuts = [cut for place in places for cut in world.history.cut.get(place, ())]
-        if holder.was_paused(since, sent) or any(a < sent and b > since for a, b in cuts):
-            return
-        slow_s = world.options.heartbeat_timeout_s / 6
-        for access in world.store.accesses.get(holder.name, ()):
-            if access.ended > since and (not access.ok or access.ended - access.began > slow_s):
-                return
-        if holder.name in world.history.draining:
-            return
-        self.say("S5", version, f"{holder.name} lost the claim of {attempt.token} for no reason")
+def _is_doctor(process: Process) -> bool:
+    return process.name.startswith("doctor")

@@ -23,10 +23,20 @@ from objq.core.document import Document
 from objq.options import Options
 from objq.store.base import Tag
 from tests.sim import faults
-from tests.sim.actors import QUEUES, Actor, BrokerActor, ClientActor, WorkerActor
+from tests.sim.actors import (
+    QUEUES,
+    Actor,
+    BrokerActor,
+    ClientActor,
+    DirectWorkerActor,
+    WatcherActor,
+    WorkerActor,
+)
+from tests.sim.company import Company
 from tests.sim.history import History
 from tests.sim.loop import Endless, Timeline
 from tests.sim.network import Network
+from tests.sim.operator import Operator
 from tests.sim.process import Process
 from tests.sim.store import SimStore, Weather
 
@@ -36,9 +46,15 @@ END_STATES: Final = frozenset({"succeeded", "dead", "cancelled"})
 class World:
     """Make it from a seed, `run` it, and give it to the checker."""
 
-    def __init__(self, seed: int, kinds: Sequence[faults.Fault] | None = None) -> None:
-        """`kinds`: what befalls it, instead of what the seed would choose."""
+    def __init__(
+        self,
+        seed: int,
+        kinds: Sequence[faults.Fault] | None = None,
+        company: Company | None = None,
+    ) -> None:
+        """`kinds`: what befalls it, and `company`: who is there, instead of the seed's choice."""
         self.seed = seed
+        self.company = company if company is not None else Company.drawn(seed)
         self.rng = random.Random(f"{seed}/world")
         self.timeline = Timeline()
         self.history = History()
@@ -52,13 +68,12 @@ class World:
         self.is_over = False
         self._document: tuple[Tag, Document] | None = None
         self.healed_at = 0.0
-        self.edited = False
-        """An operator deleted or restored the object."""
         self._draw_options()
         timeout_s = self.options.heartbeat_timeout_s
         self.store = SimStore(
             random.Random(f"{seed}/store"), lambda: self.timeline.now, min(10.0, timeout_s / 3)
         )
+        self.store.has_content_tags = self.company.content_tags
         # A pace of a second goes with timeouts of many.
         self.store.pace_s = self.rng.choice((0.0, 0.0, timeout_s / 30))
         self.network = Network(
@@ -101,7 +116,28 @@ class World:
         self.clients = [ClientActor(self, n) for n in range(1, rng.choice((1, 2, 3)) + 1)]
         if self.options.direct_fallback and rng.random() < 0.4:
             self.clients.append(ClientActor(self, 9, is_direct=True))
-        self.actors: list[Actor] = [*self.brokers, *self.workers, *self.clients]
+        self._accompany()
+        self.actors: list[Actor] = [
+            *self.brokers,
+            *self.workers,
+            *self.clients,
+            *self.watchers,
+        ]
+
+    def _accompany(self) -> None:
+        """Add those who need no broker, and who watch."""
+        company = self.company
+        self.operator = Operator(self, company)
+        self.watchers = [WatcherActor(self, n) for n in range(1, company.watchers + 1)]
+        direct = [DirectWorkerActor(self, n) for n in range(1, company.direct_workers + 1)]
+        if direct:
+            self.clients.insert(0, ClientActor(self, 8, mode="direct"))
+        if company.brokers == "none":
+            self.brokers, self.workers = [], []
+        if company.ends_without_brokers:
+            self.workers = [*direct, *self.workers]  # the first one is there to the end
+        else:
+            self.workers = [*self.workers, *direct]
 
     # --- what actors and faults use ---------------------------------------------------------------
 
@@ -116,7 +152,9 @@ class World:
         self.history.note(self.timeline.now, text)
 
     def restart(self, actor: Actor) -> None:
-        if not actor.is_up and not actor.broken:
+        if self.operator.is_busy:
+            self.later(0.5, self.restart, actor)  # nothing is started while the object is away
+        elif not actor.is_up and not actor.broken:
             self.note(f"start {actor.name}")
             actor.start()
 
@@ -185,7 +223,8 @@ class World:
         try:
             self.store.weather = self.draw_weather()
             for actor in self.actors:
-                self.later(self.rng.random() * 2, actor.start)
+                self.later(self._start_s(actor), self.restart, actor)
+            self.operator.start()
             if self.kinds:
                 self.later(3.0, self._disturb)
             self.timeline.run(self.faults_s)
@@ -199,6 +238,13 @@ class World:
             self.history.problems.extend(self.timeline.errors)
             for process in self.processes:
                 process.loop.dispose()
+
+    def _start_s(self, actor: Actor) -> float:
+        """Return when an actor is started at first."""
+        begins_s = self.rng.random() * 2
+        if self.company.brokers == "later" and actor.kind == "broker":
+            begins_s += self.faults_s * self.company.later
+        return begins_s
 
     def _disturb(self) -> None:
         if self.is_healing:
@@ -219,13 +265,28 @@ class World:
         for pair in list(self.network.blocked_pairs()):
             while self.network.is_blocked(*pair):
                 self.network.unblock(*pair)
+        self.operator.finish()
+        self._choose_core()
+        if self.brokers and self.company.ends_without_brokers:
+            self.operator.end_brokers(how=self.company.brokers)
+
+    def _choose_core(self) -> None:
+        """Break some for good, and mend all others; of each kind there is one at least."""
         self.core: dict[str, Actor] = {}
-        for group in (self.brokers, self.workers, self.clients):
+        groups: dict[str, Sequence[Actor]] = {
+            "broker": self.brokers,
+            "worker": self.workers,
+            "client": self.clients,
+            "watcher": self.watchers,
+        }
+        for role, group in groups.items():
+            if not group:
+                continue
             # The first worker takes from all queues, and the last client may be a direct one.
-            core = self.rng.choice(group) if group is self.brokers else group[0]
+            core = self.rng.choice(group) if role == "broker" else group[0]
             for actor in group:
                 if actor is core:
-                    self.core[actor.kind] = actor
+                    self.core[role] = actor
                 elif self.rng.random() < 0.4:
                     self._break(actor)
             for actor in group:
@@ -268,8 +329,33 @@ class World:
             core.process.start(core.resume_all(), "resumes")
         core.process.start(core.push_at_last(), "last push")
         limit = self.healed_at + 12 * timeout_s + 90 + timeout_s * len(self.known)
-        if not self.timeline.run(limit, self._all_done):
+        is_done = self.timeline.run(limit, lambda: self._all_done() or self._is_full_for_good())
+        if is_done and self.brokers and any(self._needs_broker(job) for job in self._jobs_left()):
+            self.operator.lend_broker()
+            is_done = self.timeline.run(self.timeline.now + limit, self._all_done)
+        if not is_done:
             self.history.problems.append(f"liveness: {self._what_is_left()}")
+
+    def _jobs_left(self) -> list[ops.JobView]:
+        document = self.document()
+        return [job.view() for job in document.jobs.values()] if document is not None else []
+
+    def _needs_broker(self, job: ops.JobView) -> bool:
+        """Tell whether only a broker can end this claim: one granted it, and its holder is gone."""
+        document = self.document()
+        if job.claim is None or job.claim.epoch is None or (document and document.broker):
+            return False
+        for worker in self.workers:
+            is_well = worker.is_up and not worker.broken and worker.mode == "direct"
+            # What a worker has reported may have been undone by an operator's hand.
+            if is_well and worker.worker.holdings.get(job.claim.token) is not None:
+                return False
+        return True
+
+    def _is_full_for_good(self) -> bool:
+        """Tell whether the queue is full of what only a broker can end, so that no push fits."""
+        left = self._jobs_left()
+        return len(left) >= self.options.max_jobs and all(map(self._needs_broker, left))
 
     def _all_done(self) -> bool:
         """Tell whether nothing waits or runs, and the last push was answered."""
@@ -279,14 +365,16 @@ class World:
         # A job that a client with a wrong clock wants to run in an hour is not waited for.
         soon_ms = self._leaders_wall_ms() + 60_000
         return all(
-            job.state == "scheduled" and (job.run_after or 0) > soon_ms
+            (job.state == "scheduled" and (job.run_after or 0) > soon_ms)
+            or (job.state == "running" and self._needs_broker(job.view()))
             for job in document.jobs.values()
         )
 
     def _leaders_wall_ms(self) -> int:
         document = self.document()
         leader = document.broker.url if document and document.broker else ""
-        actor = next((b for b in self.brokers if b.url == leader), self.core["broker"])
+        default = self.core["worker" if self.company.ends_without_brokers else "broker"]
+        actor = next((b for b in self.brokers if b.url == leader), default)
         return actor.process.clock.wall_at(self.timeline.now)
 
     def _what_is_left(self) -> str:
@@ -294,8 +382,8 @@ class World:
         if document is None:
             return "there is no document"
         left = [f"{job.id} is {job.state}" for job in list(document.jobs.values())[:3]]
-        last = self.history.pushed[-1]
-        return f"{left}, broker {document.broker}, last push {set(last.told.values())}"
+        told = set(self.history.pushed[-1].told.values()) if self.history.pushed else "not made"
+        return f"{left}, broker {document.broker}, last push {told}"
 
     def _idle(self) -> None:
         """Let time pass with nothing to do, until every late write has landed.
@@ -309,7 +397,8 @@ class World:
             before = len(self.store.log)
             self.timeline.run(max(self.timeline.now + timeout_s, self.store.last_arrival))
             wrote = {version.by.name for version in self.store.log[before:] if version.by}
-            if not wrote or any(broker.broken for broker in self.brokers):
+            may_write = any(broker.broken and broker.is_up for broker in self.brokers)
+            if not wrote or may_write:
                 return
         self.history.problems.append(f"idle: {sorted(wrote)} write though there is nothing to do")
 
@@ -327,11 +416,13 @@ def _summary(version: Any) -> str:
     return f" (seq {document.seq}, epoch {document.epoch}, {leader}{asked}): {jobs}"
 
 
-def run_world(seed: int, kinds: Sequence[faults.Fault] | None = None) -> World:
-    """Return the world of a seed at its end."""
+def run_world(
+    seed: int, kinds: Sequence[faults.Fault] | None = None, company: Company | None = None
+) -> World:
+    """Return the world of a seed at its end; see `World`."""
     gc.disable()  # its moment would depend on what ran before
     try:
-        world = World(seed, kinds)
+        world = World(seed, kinds, company)
         world.run()
     finally:
         gc.enable()

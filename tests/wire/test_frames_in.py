@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from objq import wire
 from objq.core import ops
 from objq.errors import Invalid, Rejected, TooLarge, Unsupported
+from objq.incoming import MAX_REFUSED_ITEMS
 
 REQUEST = "5-abc:1"
 JOB = {"id": "job-1", "task": "a.b"}
@@ -184,6 +185,25 @@ def test_a_push_of_bad_jobs_only_is_refused_as_a_whole() -> None:
 def test_a_push_with_a_bad_job_and_a_bad_request_id_is_refused_as_a_whole() -> None:
     incoming = one(json.dumps({"id": 1, "op": "push", "request": "", "jobs": [JOB, 1]}))
     assert type(incoming.op) is Invalid
+
+
+def test_bad_items_are_refused_one_by_one_up_to_a_bound_for_the_whole_frame() -> None:
+    most = MAX_REFUSED_ITEMS
+    half = {"id": 1, "op": "push", "request": REQUEST, "jobs": [JOB, *[1] * (most // 2)]}
+    one_more = {**half, "jobs": [JOB, 1]}
+    first, second, third, fourth = wire.decode_frame(
+        json.dumps([half, half, one_more, {**half, "jobs": [JOB]}])
+    )
+    assert len(first.refused) + len(second.refused) == most
+    assert type(third.op) is Invalid  # as a whole
+    assert isinstance(fourth.op, ops.Push)  # nothing is wrong with it
+
+
+def test_more_items_than_a_request_may_have_are_refused_by_one_answer() -> None:
+    jobs = [JOB, *[1] * 300_000]
+    incoming = one(json.dumps({"id": 1, "op": "push", "request": REQUEST, "jobs": jobs}))
+    assert type(incoming.op) is Invalid
+    assert incoming.refused == {}
 
 
 values: st.SearchStrategy[Any] = st.recursive(

@@ -141,7 +141,8 @@ async def test_jobs_that_share_a_thread_share_no_context(executor: ThreadExecuto
 @pytest.mark.parametrize(
     ("path", "error"),
     [
-        ("no.such.module", "builtins.ModuleNotFoundError"),
+        ("no.such.module", "objq.results.ForeignModule"),
+        (f"{SAMPLE}_of_nothing.add", "builtins.ModuleNotFoundError"),
         (f"{SAMPLE}.no_such_name", "builtins.ImportError"),
         (f"{SAMPLE}.not_a_task", "objq.results.NotATask"),
         (f"{SAMPLE}.fake_task", "objq.results.NotATask"),
@@ -149,7 +150,7 @@ async def test_jobs_that_share_a_thread_share_no_context(executor: ThreadExecuto
         (f"{SAMPLE}.fake_task.func", "builtins.ModuleNotFoundError"),
         ("os.system", "objq.results.NotATask"),
         ("builtins.eval", "objq.results.NotATask"),
-        ("nodots", "builtins.ImportError"),
+        ("nodots", "objq.results.ForeignModule"),
         ("..", None),
         ("", None),
     ],

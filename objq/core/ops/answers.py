@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from objq.core.ops.fields import (
+    MAX_NAME,
     JobState,
     Position,
 )
@@ -66,7 +69,7 @@ class Jobs(Answer, frozen=True, kw_only=True):
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):
-    """Counts of one queue. `oldest_ready_at` is the push time of the job that is next but old."""
+    """Counts of one queue. `oldest_ready_at`: since when a job has been ready that is next."""
 
     ready: int = 0
     scheduled: int = 0
@@ -209,11 +212,45 @@ class HistoryPoint(Struct, frozen=True, omit_defaults=True, kw_only=True):
     wait_p99_s: float | None = None
 
 
+class Process(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Where a broker runs, and since when; to be known again by people."""
+
+    host: str
+    pid: int
+    started_at: int
+
+
+class StandbyView(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A standby, as it says of itself. `asked_ago_s`: seconds since it asked the leader last."""
+
+    id: Annotated[str, Meta(max_length=MAX_NAME)]
+    url: Annotated[str, Meta(max_length=1024)] = ""
+    version: Annotated[str, Meta(max_length=MAX_NAME)] = ""
+    host: Annotated[str, Meta(max_length=255)] = ""
+    pid: int = 0
+    asked_ago_s: float = 0.0
+
+
+class Leadership(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Who led from `broker.since` on. `why`: why it took over, if it is the one who tells."""
+
+    epoch: int
+    broker: BrokerInfo
+    why: str = ""
+
+
 class RecentHistory(Answer, frozen=True, kw_only=True):
-    """Points, oldest first, about `every_s` seconds apart, for an hour at most."""
+    """Points, oldest first, about `every_s` seconds apart, for an hour at most.
+
+    `process`, `standbys` and `leaderships` (newest first, at most 50) are what the leader's process
+    knows of itself and has seen of others since it was started.
+    """
 
     every_s: float
     points: tuple[HistoryPoint, ...]
+    process: Process | None = None
+    standbys: tuple[StandbyView, ...] = ()
+    leaderships: tuple[Leadership, ...] = ()
 
 
 class Delta(Struct, frozen=True, omit_defaults=True, kw_only=True):

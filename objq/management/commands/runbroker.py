@@ -9,11 +9,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from objq import binding
 from objq.broker.broker import Broker
-from objq.broker.probe_http import probe_http
-from objq.clock import SYSTEM_CLOCK
+from objq.broker.this_process import broker_of_this_process
 from objq.conf import options_for
 from objq.errors import ObjqError
-from objq.ids import Ids
 from objq.server import serve
 from objq.store import InThread, open_store
 from objq.store.base import Store, StoreError
@@ -46,10 +44,8 @@ class Command(BaseCommand):
                 )
                 if warning is not None:
                     self.stderr.write(self.style.WARNING(warning))
-                return Broker(
-                    InThread(store), options, clock=SYSTEM_CLOCK, ids=Ids(),
-                    advertise=url, bound=bound, probe=probe_http,
-                )  # fmt: skip
+                made = InThread(store)
+                return broker_of_this_process(made, options, advertise=url, bound=bound)
 
             serve(make, address, lambda line: self.say(line, store), lambda: probe_patiently(store))
         except (ObjqError, StoreError) as error:

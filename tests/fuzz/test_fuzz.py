@@ -1,0 +1,202 @@
+"""A short run finds nothing, and faults that are planted are found: so the long one can fail."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from django.core import signing
+from msgspec import Raw
+
+from objq import consumer, framing, incoming, listener
+from objq.core import jsontext
+from tests.fuzz.guard import Finding, Guard
+from tests.fuzz.mutate import mutants
+from tests.fuzz.run import NAMES, opened
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 6
+INPUTS = 4_000
+"""Among so many a planted fault has to be found."""
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "", "PYTHONPATH": f"{ROOT}:{ROOT / 'dashboard'}"},
+    )
+
+
+def test_a_short_run_finds_nothing() -> None:
+    done = fuzz("--seconds", str(SECONDS))
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["ok"] and report["crashes"] == report["hangs"] == 0
+    assert set(report["targets"]) == set(NAMES)
+    for name, target in report["targets"].items():
+        assert target["inputs"] > 10, f"{name}: {target}"
+    assert re.match("atheris (is|runs)", done.stdout.splitlines()[1])
+
+
+def findings(
+    name: str, *, cpu_limit_s: float = 3.0, memory_limit_bytes: int = 1 << 30
+) -> Finding | None:
+    """Return what so many mutations find in a target."""
+    with opened(name) as target:
+        guard = Guard(target.feed, cpu_limit_s=cpu_limit_s, memory_limit_bytes=memory_limit_bytes)
+        inputs = mutants(random.Random(1), target.seeds(), target.most_bytes)
+        for _ in range(INPUTS):
+            if not guard.give(next(inputs), "mutations"):
+                break
+        return guard.tally.finding
+
+
+# --- planted faults ------------------------------------------------------------------------------
+
+
+def too_much_nesting_is_not_expected(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(incoming, "_MALFORMED", (ValueError,))
+
+
+def a_loop_does_not_advance(patch: pytest.MonkeyPatch) -> None:
+    def skip(text: str, position: int) -> int:
+        while text[position : position + 1] == " ":
+            pass
+        return position
+
+    patch.setattr(framing, "_skip_space", skip)
+
+
+def bad_items_are_refused_without_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(incoming, "MAX_REFUSED_ITEMS", 1 << 60)
+    patch.setattr(incoming, "_decode_items", msgspec.json.Decoder(list[Raw]).decode)
+
+
+def bad_messages_are_left_out(patch: pytest.MonkeyPatch) -> None:
+    def some(data: bytes) -> list[Any]:
+        return [message for message in framing.split(data) if b"dance" not in bytes(message)]
+
+    patch.setattr("objq.incoming.split", some)
+
+
+def arguments_are_encoded_anew(patch: pytest.MonkeyPatch) -> None:
+    def own(struct: Any, field: str, raw: Raw) -> None:
+        text = json.dumps(json.loads(bytes(raw))).encode()
+        msgspec.structs.force_setattr(struct, field, Raw(text))
+
+    patch.setattr(incoming, "_own", own)
+    patch.setattr(incoming, "SMALL_FRAME_BYTES", 0)
+
+
+def numbers_may_be_none(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(jsontext, "_strict", json.JSONDecoder())
+
+
+def keys_may_stand_twice(patch: pytest.MonkeyPatch) -> None:
+    lenient = json.JSONDecoder(
+        parse_constant=jsontext._refuse_constant, parse_float=jsontext._refuse_overflow
+    )
+    patch.setattr(jsontext, "_strict", lenient)
+
+
+def nesting_has_no_bound(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(jsontext, "_too_deep", lambda text: False)
+
+
+def half_characters_are_taken(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(jsontext, "_LONE_SURROGATE_POSSIBLE", re.compile(b"$^"))
+
+
+def what_is_not_compressed_well_is_not_expected(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("zstandard.ZstdError", ZeroDivisionError)
+
+
+def signatures_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    payload = {"role": "manage", "document": "d", "broker": "b"}
+    patch.setattr(signing.Signer, "unsign_object", lambda self, text: payload)
+
+
+def refusals_are_not_sent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(consumer.Consumer, "_refuse", lambda self, incoming, error: None)
+
+
+def answers_have_no_bound(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(consumer, "MAX_OUT_BYTES", 1 << 60)
+
+
+def a_refused_handshake_is_ended_like_a_socket(patch: pytest.MonkeyPatch) -> None:
+    patch.delattr(listener.Socket, "onClose")
+    patch.delattr(listener.Socket, "server")
+
+
+FAULTS: dict[Plant, tuple[str, str]] = {
+    too_much_nesting_is_not_expected: ("frame", "crash"),
+    a_loop_does_not_advance: ("frame", "hang"),
+    bad_items_are_refused_without_end: ("frame", "promise"),
+    bad_messages_are_left_out: ("frame", "promise"),
+    arguments_are_encoded_anew: ("frame", "promise"),
+    numbers_may_be_none: ("arguments", "crash"),
+    keys_may_stand_twice: ("arguments", "promise"),
+    nesting_has_no_bound: ("arguments", "promise"),
+    half_characters_are_taken: ("arguments", "crash"),
+    what_is_not_compressed_well_is_not_expected: ("document", "crash"),
+    signatures_are_not_looked_at: ("token", "promise"),
+    refusals_are_not_sent: ("socket", "promise"),
+    answers_have_no_bound: ("socket", "promise"),
+    a_refused_handshake_is_ended_like_a_socket: ("port", "promise"),
+}
+
+
+@pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__)
+def test_a_fault_that_is_planted_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, kind = FAULTS[plant]
+    plant(monkeypatch)
+    found = findings(name, cpu_limit_s=0.5 if kind == "hang" else 3.0)
+    assert found is not None
+    assert found.kind == kind, found.detail
+
+
+def test_memory_without_bound_is_found_and_the_run_fails(tmp_path: Path) -> None:
+    code = (
+        "import sys, tests.fuzz.guard as guard, objq.core.codec as codec\n"
+        "from tests.fuzz import __main__ as command\n"
+        "codec.SLICE_BYTES = 1 << 40\n"
+        "guard.MEMORY_LIMIT_BYTES = 128 << 20\n"
+        "sys.argv[1:] = ['--seconds', '60', '--only', 'document']\n"
+        "sys.exit(command.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PATH": "", "PYTHONPATH": f"{ROOT}:{ROOT / 'dashboard'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert (report["ok"], report["over_memory"]) == (False, 1)
+    (file,) = (tmp_path / ".cache/fuzz").iterdir()
+    assert file.name == "document-memory"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_examples_alone_find_nothing(name: str) -> None:
+    with opened(name) as target:
+        guard = Guard(target.feed, memory_limit_bytes=1 << 30)
+        for data in target.seeds():
+            assert guard.give(data, "examples"), guard.tally.finding
