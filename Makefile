@@ -5,6 +5,7 @@
 #   ARGS="-k wheel"     further arguments of pytest
 #   JOBS=2              tests at the same time
 #   DJANGO=django~=5.2  which Django, if not the newest that the Python runs
+#   OBJQ_CHROMIUM=/path the browser for tests and screenshots, if not the Chromium on the PATH
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -21,11 +22,11 @@ help: ## show this list
 	    while IFS='|' read -r target text; do printf '%-20s %s\n' "$$target" "$$text"; done
 
 .PHONY: demo
-demo: $(VENV)/.for-use ## see it work on real input (ONCE=1: end after the report)
+demo: $(VENV)/.for-use ## see it work on real input, on the dashboard (ONCE=1: end after the report)
 	$(BIN)/python -m project.demo $(if $(filter-out 0,$(ONCE)),--once)
 
 .PHONY: test
-test: $(VENV)/.for-work ## run the whole test suite (ARGS="-k name" for a part)
+test: $(VENV)/.for-work ## run the whole test suite, with Chromium if it is there (ARGS="-k name")
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 .PHONY: test-django6
@@ -56,6 +57,12 @@ chaos: $(VENV)/.for-work ## kill and stop real processes, account for each job (
 overload: $(VENV)/.for-work ## push three times what a broker can commit (SECONDS=60)
 	$(BIN)/python -m tests.chaos.overload --seconds $(or $(SECONDS),60)
 
+.PHONY: fuzz
+fuzz: $(VENV)/.for-work ## give hostile input to all that reads bytes of others (SECONDS=120, SEED=)
+	@$(BIN)/python -c "import atheris" 2>/dev/null || \
+	    $(BIN)/python -m pip install --quiet --only-binary :all: atheris || true
+	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
+
 .PHONY: lint
 lint: $(VENV)/.for-work ## style, types, who may import whom, and no missing migration
 	$(BIN)/ruff check .
@@ -72,6 +79,10 @@ format: $(VENV)/.for-work ## write the source in the house style
 .PHONY: docs
 docs: $(VENV)/.for-work ## write the transition table in docs/ again from the code
 	$(BIN)/python -m tools.docs
+
+.PHONY: screenshots
+screenshots: $(VENV)/.for-work ## take the pictures of the dashboard in docs/ again (needs Chromium)
+	$(BIN)/python -m tests.browser.screenshots
 
 .PHONY: bench
 bench: $(VENV)/.for-work ## measure (ONLY=name: one part)

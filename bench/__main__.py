@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from bench import group_commit, growth
+from bench import dashboard, group_commit, growth
 
 Figures = dict[str, Any]
 
 PARTS: dict[str, Callable[[], Figures]] = {
     "group-commit": group_commit.run,
     "growth": growth.run,
+    "dashboard": dashboard.run,
 }
 
 

@@ -13,5 +13,12 @@ from channels.routing import ProtocolTypeRouter
 from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.core.asgi import get_asgi_application
 
-# A small site on one machine serves its static files itself, also without DEBUG.
-application = ProtocolTypeRouter({"http": ASGIStaticFilesHandler(get_asgi_application())})
+from objq_dashboard.routing import dashboard_sockets
+
+application = ProtocolTypeRouter(
+    {
+        # A small site on one machine serves its static files itself, also without DEBUG.
+        "http": ASGIStaticFilesHandler(get_asgi_application()),
+        "websocket": dashboard_sockets(),
+    }
+)

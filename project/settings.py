@@ -5,6 +5,7 @@ From the environment:
     OBJQ_DEMO_SECRET_KEY  the secret key; the same for site, broker and workers
     OBJQ_DEMO_BROKER_URL  where the broker is, to skip looking it up in queue.json
     OBJQ_DEMO_DEBUG       1 for Django's debug pages
+    OBJQ_DEMO_ENTRANCE    the key that signs in whoever opens /enter/KEY/; without it nobody can
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ DATA_DIR.mkdir(parents=True, exist_ok=True)
 
 # Good enough on 127.0.0.1 and nowhere else; `make demo` draws a random one.
 SECRET_KEY = os.environ.get("OBJQ_DEMO_SECRET_KEY", "django-insecure-for-this-demonstration-only")
+ENTRANCE_KEY = os.environ.get("OBJQ_DEMO_ENTRANCE", "")
 DEBUG = os.environ.get("OBJQ_DEMO_DEBUG") == "1"
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 

@@ -1,19 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import django
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
-from django.http import Http404, JsonResponse
-from django.template.response import TemplateResponse
 from django.urls import path
-from django.utils.decorators import method_decorator
-from django.views.decorators.cache import never_cache
 
-from objq import conf
-from objq_dashboard import overview
+from objq_dashboard import acting, views
 from objq_dashboard.access import may_view
 from objq_dashboard.models import Queue
 
@@ -46,47 +39,27 @@ class QueueAdmin(ModelAdmin):
         return False
 
     def get_urls(self) -> list[URLPattern]:
-        site = self.admin_site.admin_view
-        name = "objq_dashboard_queue"
+        site = self.admin_site
+        show = partial(views.show, site=site)
+
+        def named(route: str, view: Any, name: str) -> URLPattern:
+            pattern: URLPattern = path(
+                route, site.admin_view(view), name=f"objq_dashboard_queue_{name}"
+            )
+            return pattern
+
         return [
-            path("", site(self.changelist_view), name=f"{name}_changelist"),
-            path("overview.json", site(self.overview_json), name=f"{name}_overview_json"),
+            named("", self.changelist_view, "changelist"),
+            named("jobs/", partial(show, name="jobs"), "jobs"),
+            named("jobs/<path:job>/", partial(show, name="job"), "job"),
+            named("workers/", partial(show, name="workers"), "workers"),
+            named("dead/", partial(show, name="dead"), "dead"),
+            named("broker/", partial(show, name="broker"), "broker"),
+            named("act/", partial(acting.act, site=site), "act"),
+            named("live/", views.live, "live"),
         ]
 
-    @method_decorator(never_cache)
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        alias, aliases = self._backend(request)
-        context = {
-            **self.admin_site.each_context(request),
-            "title": self.opts.verbose_name_plural,
-            "opts": self.opts,
-            "alias": alias,
-            "aliases": aliases,
-            "overview": overview.read(alias) if alias else None,
-            # Django 6.1 made the trail of links a list.
-            "trail_is_list": django.VERSION >= (6, 1),
-            **(extra_context or {}),
-        }
-        request.current_app = self.admin_site.name
-        return TemplateResponse(request, "objq_dashboard/overview.html", context)
-
-    @method_decorator(never_cache)
-    def overview_json(self, request: HttpRequest) -> HttpResponse:
-        alias, _ = self._backend(request)
-        if alias is None:
-            raise Http404
-        return JsonResponse(asdict(overview.read(alias)))
-
-    def _backend(self, request: HttpRequest) -> tuple[str | None, tuple[str, ...]]:
-        """Return the backend that is asked for (or the first) and all; the door of every page."""
-        if not may_view(request.user):
-            raise PermissionDenied
-        aliases = conf.backend_aliases()
-        if not aliases:
-            return None, aliases
-        alias = request.GET.get("backend", aliases[0])
-        if alias not in aliases:
-            raise Http404(f"No backend of objq is called {alias!r}.")
-        return alias, aliases
+        return views.show(request, self.admin_site, "overview", extra_context=extra_context)

@@ -18,6 +18,23 @@ def number(value: int) -> str:
     return str(number_format(value, use_l10n=True, force_grouping=True))
 
 
+def rate(per_second: float) -> str:
+    """Return a rate per second, with a digit after the point where it is small."""
+    exact = number_format(per_second, decimal_pos=1) if per_second < 10 else number(int(per_second))
+    return f"{exact}{SPACE}/s"
+
+
+def decimal(value: float) -> str:
+    return str(number_format(value, decimal_pos=1, use_l10n=True, force_grouping=True))
+
+
+def seconds(value_s: float) -> str:
+    """Return a short time exactly: `4 ms`, `0.21 s`, `12 s`."""
+    if value_s < 0.1:
+        return f"{number_format(value_s * 1000, decimal_pos=0 if value_s >= 0.01 else 1)}{SPACE}ms"
+    return f"{number_format(value_s, decimal_pos=2)}{SPACE}s" if value_s < 10 else age(value_s)
+
+
 def age(seconds: float) -> str:
     """Return `0.4 s`, `12 s`, `3 min`, `5 h` or `2 d`, all on one line.
 

@@ -1,6 +1,7 @@
 """Start broker, workers and site, save Python's standard library through the site, and report.
 
-It then stays, to be looked at, until Ctrl-C. With --once it ends after the report: 0 if every page
+All the while the dashboard shows it, in a browser that is opened if there is a screen. It then
+stays, to be looked at, until Ctrl-C. With --once it ends after the report: 0 if every page
 was saved, indexed and found.
 """
 
@@ -78,6 +79,7 @@ def configure(folder: Path) -> None:
         "DJANGO_SETTINGS_MODULE": "project.settings",
         "OBJQ_DEMO_DATA": str(folder),
         "OBJQ_DEMO_SECRET_KEY": secrets.token_urlsafe(40),
+        "OBJQ_DEMO_ENTRANCE": secrets.token_urlsafe(16),
         "PYTHONPATH": os.pathsep.join(filter(None, path)),
         "PYTHONUNBUFFERED": "1",
     }

@@ -7,7 +7,9 @@ import logging
 import os
 import secrets
 import sqlite3
+import sys
 import time
+import webbrowser
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -32,7 +34,6 @@ STALLED_S: Final = 60.0
 POLL_S: Final = 0.5
 LISTED: Final = 5
 
-USER: Final = "demo"
 DASHBOARD: Final = "/admin/objq_dashboard/queue/"
 
 
@@ -55,6 +56,8 @@ def run(folder: Path, source: Path, *, once: bool) -> None:
     stack = Stack(folder, os.environ)
     try:
         addresses = start(stack, folder, workers=WORKERS)
+        if not once:
+            open_dashboard(addresses)
         filled = fill(stack, addresses, corpus)
         report(corpus, filled)
         look_up(stack, addresses, corpus)
@@ -85,6 +88,8 @@ def prepare() -> str:
     from django.contrib.auth.models import User
     from django.core.management import call_command
     from django.db import connections
+
+    from project.entrance import USER
 
     call_command("migrate", verbosity=0)
     password = secrets.token_urlsafe(9)
@@ -164,6 +169,26 @@ def stay(stack: Stack) -> None:
 # --- what is printed ------------------------------------------------------------------------------
 
 
+def open_dashboard(addresses: Addresses) -> None:
+    """Open the dashboard, signed in, where there is a screen; anywhere else say where it is."""
+    address = f"{site_url(addresses)}/enter/{os.environ['OBJQ_DEMO_ENTRANCE']}/"
+    opened = has_screen() and webbrowser.open(address)
+    print(f"\n  {'The dashboard opens' if opened else 'Watch it on the dashboard'}: {address}\n")
+
+
+def has_screen() -> bool:
+    """Say whether somebody looks on, and a browser would not take over this terminal instead."""
+    if not sys.stdout.isatty():
+        return False
+    return sys.platform == "darwin" or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+
+
+def site_url(addresses: Addresses) -> str:
+    return f"http://127.0.0.1:{addresses.site_port}"
+
+
 def report(corpus: Corpus, filled: Filled) -> None:
     from project.demo import figures
 
@@ -190,10 +215,12 @@ def report(corpus: Corpus, filled: Filled) -> None:
 
 
 def print_addresses(addresses: Addresses, password: str) -> None:
-    site = f"http://127.0.0.1:{addresses.site_port}"
+    from project.entrance import USER
+
+    site = site_url(addresses)
     print(
-        f"\n  Site       {site}/\n"
+        f"\n  Dashboard  {site}{DASHBOARD}   (user {USER}, password {password})\n"
+        f"  Site       {site}/\n"
         f"  Status     {site}/status/\n"
-        f"  Dashboard  {site}{DASHBOARD}   (user {USER}, password {password})\n"
         f"  Broker     http://{addresses.broker}/readyz"
     )

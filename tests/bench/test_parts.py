@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bench import group_commit, growth
+from bench import dashboard, group_commit, growth, onlooking
 
 
 def test_growth_measures_all_that_its_table_shows() -> None:
@@ -24,3 +24,17 @@ def test_group_commit_measures_a_real_broker(monkeypatch: pytest.MonkeyPatch) ->
     assert row["pushes_per_s"] > 0
     assert row["max_in_flight"] == 1
     assert row["drained_per_s"] > 0
+
+
+def test_dashboard_opens_every_page_and_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"JOBS": 3000, "DEAD": 1000, "FINISHED": 1000, "PAGE_ROUNDS": 1, "STALE_S": 0.0}
+    short = {"CLIENTS": 10, "PAIRS": 2, "WARM_UP_S": 0.5, "MEASURE_S": 1.0}
+    for module, values in ((dashboard, small), (onlooking, short)):
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+    figures = asyncio.run(dashboard.measure())
+    assert set(figures["pages_ms"]) == set(dashboard.PAGES)
+    pushing = figures["pushing"]
+    assert pushing["pairs"] == 2
+    assert min(pushing["pushes_per_s"]) > 0
+    assert pushing["messages_per_s"][1] > pushing["messages_per_s"][0] == 0

@@ -6,10 +6,10 @@ import io
 from typing import TYPE_CHECKING
 
 import pytest
-from django.contrib.auth.models import Permission
+from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
 from django.test import Client
-from django.urls import reverse
+from django.urls import get_resolver, reverse
 
 from objq_dashboard.models import Queue
 
@@ -18,57 +18,76 @@ if TYPE_CHECKING:
 
     from tests.dashboard.conftest import FakeQueue
 
-ADDRESSES = (
-    "admin:objq_dashboard_queue_changelist",
-    "admin:objq_dashboard_queue_overview_json",
-)
+PREFIX = "objq_dashboard_queue_"
+PAGES = ("changelist", "jobs", "job", "workers", "dead", "broker")
+OTHERS = ("act", "live")
 
 
-@pytest.mark.parametrize("name", ADDRESSES)
+def address(name: str) -> str:
+    return reverse(f"admin:{PREFIX}{name}", args=["job-1"] if name == "job" else [])
+
+
+def test_these_are_all_addresses() -> None:
+    patterns = get_resolver().namespace_dict["admin"][1]
+    named = {name for name in patterns.reverse_dict if isinstance(name, str)}
+    ours = {name.removeprefix(PREFIX) for name in named if name.startswith(PREFIX)}
+    assert ours == {*PAGES, *OTHERS}
+
+
+@pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("permission", ["view_queue", "manage_queue"])
 def test_either_permission_lets_in(
     signed_in: Callable[..., Client], queue: FakeQueue, name: str, permission: str
 ) -> None:
-    assert signed_in(permission).get(reverse(name)).status_code == 200
+    browser = signed_in(permission)
+    assert browser.get(address(name)).status_code == 200
+    assert browser.get(address(name), headers={"accept": "application/json"}).json()["known"]
 
 
-@pytest.mark.parametrize("name", ADDRESSES)
+@pytest.mark.parametrize("name", PAGES)
 def test_superuser_has_both(signed_in: Callable[..., Client], queue: FakeQueue, name: str) -> None:
-    assert signed_in(superuser=True).get(reverse(name)).status_code == 200
+    assert signed_in(superuser=True).get(address(name)).status_code == 200
 
 
-@pytest.mark.parametrize("name", ADDRESSES)
+@pytest.mark.parametrize("name", [*PAGES, *OTHERS])
+@pytest.mark.parametrize("method", ["get", "post"])
 def test_staff_without_permission_is_refused_and_nothing_is_asked(
-    signed_in: Callable[..., Client], queue: FakeQueue, name: str
+    signed_in: Callable[..., Client], queue: FakeQueue, name: str, method: str
 ) -> None:
-    assert signed_in().get(reverse(name)).status_code == 403
+    browser = signed_in()
+    assert getattr(browser, method)(address(name)).status_code == 403
     assert queue.asked == []
 
 
-@pytest.mark.parametrize("name", ADDRESSES)
+@pytest.mark.parametrize("name", [*PAGES, *OTHERS])
 def test_others_are_sent_to_the_login(
     signed_in: Callable[..., Client], queue: FakeQueue, name: str
 ) -> None:
     browsers = [Client(), signed_in("view_queue", staff=False)]
     for browser in browsers:
-        response = browser.get(reverse(name))
+        response = browser.get(address(name))
         assert response.status_code == 302
         assert "/login/" in response["Location"]
     assert queue.asked == []
 
 
+def test_the_socket_answers_over_http_what_it_is(
+    signed_in: Callable[..., Client], queue: FakeQueue
+) -> None:
+    response = signed_in("view_queue").get(address("live"))
+    assert response.status_code == 426
+    assert response.content.startswith(b"This is a websocket")
+
+
 def test_the_link_is_shown_only_to_who_may_follow_it(
     signed_in: Callable[..., Client], queue: FakeQueue
 ) -> None:
-    address = reverse(ADDRESSES[0])
     browser = signed_in()
-    assert address not in browser.get("/admin/").content.decode()
-    from django.contrib.auth.models import User
-
+    assert address("changelist") not in browser.get("/admin/").content.decode()
     User.objects.get().user_permissions.add(Permission.objects.get(codename="view_queue"))
     text = browser.get("/admin/").content.decode()
-    assert f'href="{address}"' in text
-    assert f"{address}add/" not in text
+    assert f'href="{address("changelist")}"' in text
+    assert f"{address('changelist')}add/" not in text
 
 
 @pytest.mark.django_db

@@ -12,10 +12,11 @@ COMMANDS = sorted((ROOT / "objq/management/commands").glob("[!_]*.py"))
 LONGEST_COMMAND = 60
 
 OPEN_TO_THE_DASHBOARD = {
-    *("objq", "objq.client.reading", "objq.conf", "objq.core.ops", "objq.errors")
+    *("objq", "objq.client.reading", "objq.client.sync", "objq.conf", "objq.core.ops"),
+    "objq.errors",
 }
-"""The client, the document where no broker answers, which aliases there are, the words of requests
-and answers, and errors."""
+"""The client and its type, the document where no broker answers, which aliases there are, the words
+of requests and answers, and errors."""
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.stem)
@@ -43,9 +44,14 @@ def imported_by(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
             inside = {f"{module}.{alias.name}" for alias in node.names}
-            names |= {name for name in inside if (ROOT / f"{name.replace('.', '/')}.py").exists()}
-            names.add(module)
+            modules = {name for name in inside if is_module(name)}
+            names |= modules if modules == inside else {module, *modules}
     return {name for name in names if name.partition(".")[0] == "objq"}
+
+
+def is_module(name: str) -> bool:
+    path = ROOT / name.replace(".", "/")
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from project.demo import corpus
 from project.demo.browser import Browser, SiteError
 from project.demo.crowd import Crowd
 from project.demo.report import Progress, Stage, percentile, spread
+from project.demo.run import has_screen
 from project.demo.stack import Ended, Stack
 
 if TYPE_CHECKING:
@@ -191,6 +192,22 @@ def test_the_first_error_ends_a_crowd(site_port: int) -> None:
     with pytest.raises(SiteError):
         crowd.check()
     assert len(crowd.results) == 1
+
+
+# --- the dashboard --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tty", "display", "opens"), [(True, ":0", True), (True, "", False), (False, ":0", False)]
+)
+def test_a_browser_is_opened_only_where_somebody_sees_it(
+    tty: bool, display: str, opens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("sys.stdout", Terminal() if tty else io.StringIO())
+    monkeypatch.setenv("DISPLAY", display)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert has_screen() is opens
 
 
 # --- the processes --------------------------------------------------------------------------------

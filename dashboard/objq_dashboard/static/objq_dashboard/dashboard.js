@@ -1,90 +1,244 @@
-// Keeps a page of the dashboard current. The server sends finished text; this only places it, into
-// the elements that are there, so that selection, scroll and focus survive.
+// Keeps a page of the dashboard current: over a websocket or, where there is none, by polling.
+// `placing.js` puts what comes into the page.
 "use strict";
 
 (() => {
-  const EVERY_MS = 2000;
+  const OPEN_MS = 10_000; // how long a socket may take to bring the page
+  const SILENT_MS = 25_000; // the server says something every ten seconds
+  const HIDDEN_MS = 60_000; // a page that nobody sees costs nothing after that
+  const POLL_MS = 5_000;
+  const FIRST_RETRY_MS = 500;
+  const LONGEST_RETRY_MS = 30_000;
+  const LONGEST_UNSERVED_MS = 300_000; // where a socket has never brought anything
 
-  const live = document.querySelector("[data-objq-live]");
-  if (!live) return;
-  const lost = document.querySelector(".objq-lost");
+  if (!globalThis.objq) return;
+  const { root, place, patch } = globalThis.objq;
+  const banner = document.querySelector("[data-objq-lost]");
+  const button = document.querySelector("[data-objq-pause]");
+  const pace = document.querySelector("[data-objq-pace]");
 
-  function writeText(element, text) {
-    if (element.textContent !== text) element.textContent = text;
-    element.hidden = !text;
+  let socket = null;
+  let isLive = false; // the socket that is open has brought the page
+  let wasEverLive = false;
+  let isPaused = false;
+  let isOver = false; // signed out, or the page is gone: only loading it again helps
+  let tries = 0; // sockets in a row that brought nothing
+  let failedPolls = 0;
+  let pollTimer = null;
+  const timers = {};
+
+  function setTimer(name, work, delayMs) {
+    clearTimeout(timers[name]);
+    timers[name] = work ? setTimeout(work, delayMs) : null;
   }
 
-  function writeHealth(health) {
-    const box = live.querySelector("[data-objq-health]");
-    box.dataset.level = health.level;
-    for (const element of box.querySelectorAll("[data-objq-text]")) {
-      writeText(element, health[element.dataset.objqText]);
-    }
+  // Half of it by chance, so that not all browsers come back at once.
+  const jittered = (delayMs) => delayMs * (0.5 + Math.random() / 2);
+  const growing = (firstMs, count, longestMs) => Math.min(firstMs * 2 ** count, longestMs);
+
+  // --- what the page says of itself --------------------------------------------------------------
+
+  function warn(name) {
+    const text = name ? banner.dataset[name] : "";
+    if (banner.textContent !== text) banner.textContent = text;
+    banner.hidden = !text;
   }
 
-  function writeCell(element, cell) {
-    if (element.textContent !== cell.text) element.textContent = cell.text;
-    for (const [name, value] of [["title", cell.title], ["data-mark", cell.mark]]) {
-      if (!value) element.removeAttribute(name);
-      else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
-    }
+  function say(name, time = "") {
+    const text = pace.dataset[name].replace("%(time)s", time);
+    if (pace.textContent !== text) pace.textContent = text;
+    pace.dataset.state = name;
   }
 
-  function makeRow(row) {
-    const element = document.createElement("tr");
-    element.dataset.key = row.key;
-    row.cells.forEach((_, index) => {
-      const cell = document.createElement(index ? "td" : "th");
-      if (!index) cell.scope = "row";
-      element.append(cell);
-    });
-    return element;
-  }
-
-  function writeTable(table, rows) {
-    const body = table.tBodies[0];
-    const old = new Map([...body.rows].map((element) => [element.dataset.key, element]));
-    rows.forEach((row, index) => {
-      const element = old.get(row.key) ?? makeRow(row);
-      old.delete(row.key);
-      row.cells.forEach((cell, at) => writeCell(element.cells[at], cell));
-      if (body.rows[index] !== element) body.insertBefore(element, body.rows[index] ?? null);
-    });
-    for (const element of old.values()) element.remove();
-    const none = live.querySelector(`[data-objq-none="${table.dataset.objqTable}"]`);
-    if (none) none.hidden = rows.length > 0;
-  }
-
-  function show(overview) {
-    writeHealth(overview.health);
-    live.querySelector("[data-objq-known]").hidden = !overview.known;
-    for (const table of live.querySelectorAll("[data-objq-table]")) {
-      writeTable(table, overview[table.dataset.objqTable]);
-    }
-  }
-
-  // The text for the banner, or an empty one when all is well. Signed out, the admin answers with a
-  // redirect to its login page.
-  async function refresh() {
-    let response;
+  function clock() {
+    const options = { timeStyle: "medium", hourCycle: "h23" };
+    const { objqLanguage, objqZone } = root.dataset;
     try {
-      response = await fetch(live.dataset.objqLive, { cache: "no-store", redirect: "manual" });
+      return new Intl.DateTimeFormat(objqLanguage, { ...options, timeZone: objqZone }).format();
     } catch {
-      return lost.dataset.lost;
+      return new Intl.DateTimeFormat([], options).format();
     }
-    if (response.type === "opaqueredirect" || response.status === 403) return lost.dataset.denied;
-    if (!response.ok) return lost.dataset.lost;
-    show(await response.json());
-    return "";
   }
 
-  async function poll() {
-    if (!document.hidden) writeText(lost, await refresh());
-    setTimeout(poll, EVERY_MS);
+  function end(name) {
+    isOver = true;
+    stop();
+    warn(name);
+    say("still", clock());
+    button.hidden = true;
   }
 
-  document.addEventListener("visibilitychange", async () => {
-    if (!document.hidden) writeText(lost, await refresh());
+  // --- the socket --------------------------------------------------------------------------------
+
+  function address() {
+    const { objqPage, objqSocket, objqQuery, objqLanguage, objqZone } = root.dataset;
+    const url = new URL(objqSocket, location.href);
+    url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+    const query = new URLSearchParams(objqQuery);
+    query.set("page", objqPage);
+    query.set("language", objqLanguage);
+    query.set("zone", objqZone);
+    url.search = query;
+    return url;
+  }
+
+  function connect() {
+    setTimer("retry", null);
+    if (socket || isPaused || isOver || document.hidden) return;
+    let opening;
+    try {
+      // The pass goes as a protocol, since addresses end up in logs.
+      opening = new WebSocket(address(), ["objq", root.dataset.objqPass]);
+    } catch {
+      lost(); // a policy of the site forbids it
+      return;
+    }
+    socket = opening;
+    socket.onmessage = (event) => {
+      if (socket === opening) take(JSON.parse(event.data));
+    };
+    socket.onclose = () => {
+      if (socket === opening) lost();
+    };
+    setTimer("silent", lost, OPEN_MS);
+  }
+
+  function take(message) {
+    setTimer("silent", lost, SILENT_MS);
+    if (message.closing === "denied") {
+      end("denied");
+      return;
+    }
+    if (message.closing) {
+      isLive = false; // polling tells whether the page is there at all
+      lost();
+      return;
+    }
+    if (message.snapshot) place(message.snapshot);
+    if (message.delta) patch(message.delta);
+    // The next is sent when this is placed, so that a slow browser is not buried.
+    socket.send('{"got":true}');
+    if (message.trouble) {
+      warn("trouble");
+      return;
+    }
+    isLive = wasEverLive = true;
+    tries = 0;
+    stopPolling();
+    warn("");
+    say("live");
+  }
+
+  function drop() {
+    setTimer("silent", null);
+    const old = socket;
+    socket = null;
+    isLive = false;
+    old?.close();
+  }
+
+  // Come back when it helps: not while nobody sees the page, and later each time.
+  function lost() {
+    const wasLive = isLive;
+    drop();
+    if (isPaused || isOver) return;
+    if (wasLive) warn("lost");
+    else poll();
+    if (document.hidden) return;
+    const longestMs = wasEverLive ? LONGEST_RETRY_MS : LONGEST_UNSERVED_MS;
+    setTimer("retry", connect, jittered(growing(FIRST_RETRY_MS, tries, longestMs)));
+    tries += 1;
+  }
+
+  function stop() {
+    setTimer("retry", null);
+    setTimer("hidden", null);
+    stopPolling();
+    drop();
+  }
+
+  function hurry() {
+    if (isPaused || isOver || isLive) return;
+    tries = 0;
+    if (pollTimer !== null) {
+      stopPolling();
+      poll();
+    }
+    connect();
+  }
+
+  // --- polling, as long as no socket brings the page -----------------------------------------------
+
+  function stopPolling() {
+    clearTimeout(pollTimer);
+    pollTimer = null;
+    failedPolls = 0;
+  }
+
+  function poll() {
+    if (pollTimer === null) pollTimer = setTimeout(pollOnce, 0);
+  }
+
+  async function pollOnce() {
+    const mine = pollTimer;
+    const answer = document.hidden ? null : await ask();
+    if (pollTimer !== mine) return; // a socket brought the page meanwhile, or it was paused
+    if (answer) {
+      if (answer.page) place(answer.page);
+      if (answer.over) {
+        end(answer.over);
+        return;
+      }
+      failedPolls = answer.page ? 0 : failedPolls + 1;
+      warn(answer.page ? "" : "lost");
+      if (answer.page) say("polls");
+    }
+    pollTimer = setTimeout(pollOnce, jittered(growing(POLL_MS, failedPolls, LONGEST_RETRY_MS)));
+  }
+
+  // Signed out, the admin answers with a redirect to its login page.
+  async function ask() {
+    try {
+      const response = await fetch(location.href, {
+        headers: { Accept: "application/json" },
+        cache: "no-store",
+        redirect: "manual",
+        signal: AbortSignal.timeout(OPEN_MS),
+      });
+      if (response.type === "opaqueredirect" || response.status === 403) return { over: "denied" };
+      if (response.status === 404) return { over: "gone" };
+      return response.ok ? { page: await response.json() } : {};
+    } catch {
+      return {};
+    }
+  }
+
+  // --- what the viewer does ------------------------------------------------------------------------
+
+  button.addEventListener("click", () => {
+    isPaused = !isPaused;
+    button.textContent = button.dataset[isPaused ? "resume" : "pause"];
+    if (isPaused) {
+      stop();
+      warn("");
+      say("paused", clock());
+    } else {
+      say("waits");
+      hurry();
+    }
   });
-  setTimeout(poll, EVERY_MS);
+
+  document.addEventListener("visibilitychange", () => {
+    setTimer("hidden", document.hidden ? drop : null, HIDDEN_MS);
+    if (!document.hidden) hurry();
+  });
+  window.addEventListener("online", hurry);
+  window.addEventListener("pagehide", stop); // a page with an open socket is not kept for "back"
+  window.addEventListener("pageshow", (event) => {
+    if (event.persisted) hurry();
+  });
+
+  button.hidden = false;
+  say("waits");
+  connect();
 })();

@@ -1,0 +1,112 @@
+"""What a form of the dashboard asks to be done, as it was posted.
+
+A form does not say where to go afterwards but which page it is on, and with which query: so the
+address is made here, and cannot lead out of the dashboard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+from django.urls import reverse
+from msgspec import structs
+
+from objq import conf
+from objq.core import ops
+from objq_dashboard.actions import JOB_ACTIONS, QUEUE_ACTIONS, as_state
+from objq_dashboard.searching import wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from django.http import QueryDict
+
+    from objq_dashboard.actions import JobAction, QueueAction
+
+PATHS: Final = {"overview": "", "jobs": "jobs/", "dead": "dead/", "job": ""}
+"""Of the pages that have a form, from the overview; that of a job depends on its id."""
+
+MAX_QUERY_FIELDS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """`keys`: of the rows that were ticked. `seen`: the state that all of them were shown in.
+
+    `chosen`: ids by state, as the page that confirms has shown them; `confirmed`: the counts that
+    it has shown of all that match.
+    """
+
+    action: JobAction | QueueAction
+    alias: str
+    page: str
+    query: Mapping[str, str]
+    keys: tuple[str, ...]
+    seen: ops.JobState | None
+    all_that_match: bool
+    chosen: Mapping[ops.JobState, tuple[str, ...]]
+    confirmed: Mapping[str, int]
+
+    @property
+    def filter(self) -> ops.Filter:
+        """The filter of the page that the form is on. Raises Invalid if no job can meet it."""
+        found = wanted(self.query)
+        return structs.replace(found, states=("dead",)) if self.page == "dead" else found
+
+    def back(self, site_name: str, *, gone: bool = False) -> str:
+        """Return the address of the page; of the list, if the job that it shows is `gone`."""
+        if self.page == "job":
+            key = "" if gone else next(iter(self.keys), "")
+            return job_address(site_name, self.alias, key)
+        query = {**self.query, "backend": self.alias}
+        return f"{_overview(site_name)}{PATHS[self.page]}?{urlencode(query)}"
+
+
+def job_address(site_name: str, alias: str, job_id: str) -> str:
+    """Return the address of a job's page, or of the list of jobs for an empty id."""
+    path = f"{quote(job_id, safe='')}/" if job_id else ""
+    return f"{_overview(site_name)}jobs/{path}?{urlencode({'backend': alias})}"
+
+
+def _overview(site_name: str) -> str:
+    return reverse("admin:objq_dashboard_queue_changelist", current_app=site_name)
+
+
+def read(form: QueryDict) -> Asked | None:
+    """Return what is asked, or None if it is nothing that a page of the dashboard asks."""
+    name, alias = form.get("action", ""), form.get("backend", "")
+    action = JOB_ACTIONS.get(name) or QUEUE_ACTIONS.get(name)
+    page = form.get("page", "")
+    if action is None or page not in PATHS or alias not in conf.backend_aliases():
+        return None
+    try:
+        query = dict(parse_qsl(form.get("query", ""), max_num_fields=MAX_QUERY_FIELDS))
+    except ValueError:
+        return None
+    keys = tuple(dict.fromkeys(key for key in form.getlist("key") if key))
+    if any(len(key) > ops.MAX_NAME for key in keys):
+        return None
+    chosen: dict[ops.JobState, tuple[str, ...]] = {}
+    for text in form.getlist("chosen"):
+        word, _, job_id = text.partition(":")
+        state = as_state(word)
+        if state is not None and 0 < len(job_id) <= ops.MAX_JOB_ID:
+            chosen[state] = (*chosen.get(state, ()), job_id)
+    return Asked(
+        action=action,
+        alias=alias,
+        page=page,
+        query=query,
+        keys=keys,
+        seen=as_state(form.get("seen", "")),
+        all_that_match=form.get("scope") == "all",
+        chosen=chosen,
+        confirmed=_counts(form.getlist("confirmed")),
+    )
+
+
+def _counts(texts: list[str]) -> dict[str, int]:
+    pairs = (text.partition(":") for text in texts)
+    return {state: int(count) for state, _, count in pairs if count.isdecimal() and len(count) < 10}

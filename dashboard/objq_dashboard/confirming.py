@@ -1,0 +1,121 @@
+"""The page that asks before something is done to many jobs, or cannot be undone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import django
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from objq_dashboard import choosing
+from objq_dashboard.models import Queue
+from objq_dashboard.pages.parts import STATES
+from objq_dashboard.wording import number
+
+if TYPE_CHECKING:
+    from django.contrib.admin import AdminSite
+    from django.http import HttpRequest, HttpResponse
+
+    from objq_dashboard.actions import JobAction
+    from objq_dashboard.asked import Asked
+    from objq_dashboard.choosing import Found
+
+NAMED = 20
+"""Ids that the page lists of a selection."""
+
+
+def ask(
+    request: HttpRequest, site: AdminSite, wish: Asked, action: JobAction, found: Found
+) -> HttpResponse:
+    """Show how many there are of each state. What the form then sends names exactly these."""
+    fields = [("action", action.name), ("backend", wish.alias), ("page", wish.page)]
+    fields.append(("query", urlencode(dict(wish.query))))
+    if wish.all_that_match:
+        fields.append(("scope", "all"))
+        fields += [("confirmed", f"{state}:{len(ids)}") for state, ids in found.chosen.items()]
+    else:
+        fields += [("key", key) for key in wish.keys[:1]]
+        fields += [("chosen", f"{state}:{i}") for state, ids in found.chosen.items() for i in ids]
+    context = {
+        "title": action.question,
+        "action": action,
+        "fields": fields,
+        "count": number(found.count),
+        "states": [
+            {"name": STATES[state], "count": number(len(ids)), "state": state}
+            for state, ids in found.chosen.items()
+        ],
+        "ids": () if wish.all_that_match else found.ids[:NAMED],
+        "left_out": left_out(found) if found.misfits else "",
+        "grown": wish.all_that_match and bool(wish.confirmed),
+        "most": number(choosing.MOST) if found.cut else "",
+        "filters": _filters(wish) if wish.all_that_match else (),
+        "back": wish.back(site.name),
+    }
+    return _page(request, site, "objq_dashboard/act_confirm.html", context)
+
+
+def nothing_done(request: HttpRequest, site: AdminSite) -> HttpResponse:
+    """Answer whoever comes here without a form, as after signing in again half-way."""
+    context = {"title": _("Nothing was done")}
+    response = _page(request, site, "objq_dashboard/act_nothing.html", context, status=405)
+    response["Allow"] = "POST"
+    return response
+
+
+def why_nothing(action: JobAction, found: Found) -> str:
+    if found.misfits:
+        return _("Nothing was done. %(left_out)s") % {"left_out": left_out(found)}
+    return _("There is no job that this can be done to, so nothing was done.")
+
+
+def left_out(found: Found) -> str:
+    """Return which of the jobs that were ticked the action does not fit."""
+    parts = [
+        _("%(count)s that are %(state)s")
+        % {
+            "count": number(count),
+            "state": STATES[state] if state in STATES else _("not there any more"),
+        }
+        for state, count in found.misfits.items()
+    ]
+    text = ngettext(
+        "%(count)s job is left out, since this cannot be done to it: %(parts)s.",
+        "%(count)s jobs are left out, since this cannot be done to them: %(parts)s.",
+        found.misfit_count,
+    )
+    return text % {"count": number(found.misfit_count), "parts": ", ".join(parts)}
+
+
+def _filters(wish: Asked) -> list[tuple[str, str]]:
+    names = {
+        "queue": _("Queue"),
+        "task": _("Task"),
+        "text": _("Text"),
+        "error": _("Error"),
+    }
+    return [(name, wish.query[key]) for key, name in names.items() if wish.query.get(key)]
+
+
+def _page(
+    request: HttpRequest,
+    site: AdminSite,
+    template: str,
+    context: dict[str, Any],
+    status: int = 200,
+) -> HttpResponse:
+    request.current_app = site.name
+    overview = reverse("admin:objq_dashboard_queue_changelist", current_app=site.name)
+    context = {
+        **site.each_context(request),
+        "opts": Queue._meta,
+        "trail": [(_("Overview"), overview), (context["title"], "")],
+        "trail_is_list": django.VERSION >= (6, 1),
+        "overview": overview,
+        **context,
+    }
+    return TemplateResponse(request, template, context, status=status)

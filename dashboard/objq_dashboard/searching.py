@@ -1,0 +1,123 @@
+"""Searching jobs without telling more than is shown.
+
+A broker looks for a text in the arguments as they are. What is masked must not be found by trying
+letter after letter, so a job that has the text in masked parts only is left out again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from objq.core import ops
+from objq.errors import Invalid
+from objq_dashboard import masking
+
+if TYPE_CHECKING:
+    from objq_dashboard.source import Source
+
+LOOK_FOR_S: Final = 0.1
+"""One page is looked for no longer; then it says how to search on."""
+
+LOOK_PAST_HIDDEN_S: Final = 1.5
+"""But for so long where jobs are left out, so that the page looks as if they had not been there."""
+
+MOST_LISTED: Final = 200
+
+List = Callable[[ops.Filter, str | None, int], ops.Listed]
+Get = Callable[[Sequence[str]], Sequence[ops.JobView | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`cursor`: where to go on, None at the end. `partial`: the search ended before the page was
+    full. `scanned`: how many jobs were looked at."""
+
+    jobs: tuple[ops.JobSummary, ...]
+    cursor: str | None
+    partial: bool
+    scanned: int
+
+
+def wanted(query: Mapping[str, str]) -> ops.Filter:
+    """Return the filter that a query names. Raises Invalid for one that no job can meet."""
+    given: dict[str, Any] = {key: query[key] for key in ("task", "text", "error") if query.get(key)}
+    if query.get("state"):
+        given["states"] = [query["state"]]
+    if query.get("queue"):
+        given["queues"] = [query["queue"]]
+    try:
+        return msgspec.convert(given, ops.Filter)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"No job can be like this: {error}.") from None
+
+
+def page_of(source: Source, wanted: ops.Filter, cursor: str | None, limit: int) -> Found:
+    """Return a page of jobs of a source, or the one that was found by a long search lately."""
+
+    def find() -> Found:
+        return search(source.list, source.get, wanted, cursor, limit)
+
+    if wanted.task is None and wanted.text is None and wanted.error is None:
+        return find()  # by states and queues alone a broker finds them at once, however far away
+    return source.kept((wanted, cursor, limit), find)
+
+
+def search(
+    list_jobs: List, get: Get, wanted: ops.Filter, cursor: str | None, limit: int = 50
+) -> Found:
+    """Return a page of jobs; it may hold fewer if it takes long to find them."""
+    began = time.monotonic()
+    found: list[ops.JobSummary] = []
+    scanned = hidden = 0
+    while True:
+        # One that is left out has no place on the page, and the next ones may be like it.
+        most = MOST_LISTED if hidden > limit else limit - len(found)
+        listed = list_jobs(wanted, cursor, most)
+        shown = visible(listed.jobs, wanted.text, get)
+        hidden += len(listed.jobs) - len(shown)
+        found += shown
+        scanned += listed.scanned
+        cursor = listed.cursor
+        look_for_s = LOOK_PAST_HIDDEN_S if hidden else LOOK_FOR_S
+        if cursor is None or len(found) >= limit or time.monotonic() - began > look_for_s:
+            break
+    partial = cursor is not None and len(found) < limit
+    return Found(tuple(found), cursor, partial, scanned)
+
+
+def visible(jobs: Iterable[ops.JobSummary], text: str | None, get: Get) -> list[ops.JobSummary]:
+    """Return the jobs that are found by `text` also when their arguments are masked."""
+    jobs = list(jobs)
+    if text is None:
+        return jobs
+    long = [job.id for job in jobs if job.args is UNSET or job.kwargs is UNSET]
+    whole = {job.id: job for job in get(long) if job is not None} if long else {}
+    return [job for job in jobs if _is_visible(whole.get(job.id, job), text)]
+
+
+def _is_visible(job: ops.JobSummary | ops.JobView, text: str) -> bool:
+    if job.id.startswith(text) or text in job.task:
+        return True
+    if job.args is UNSET or job.kwargs is UNSET:  # it has gone meanwhile
+        return False
+    mask = masking.mask_for(job.task)
+    parts = mask.args(bytes(job.args)), mask.kwargs(bytes(job.kwargs))
+    if not any(part.masked for part in parts):
+        return True
+    return any(spelling in _spelt(part.text) for spelling in _spellings(text) for part in parts)
+
+
+def _spelt(shown: str) -> str:
+    """Return JSON text with and without spaces: as it was pushed, it may be either."""
+    return f"{shown}\n{json.dumps(json.loads(shown), ensure_ascii=False, separators=(',', ':'))}"
+
+
+def _spellings(text: str) -> set[str]:
+    return {text, json.dumps(text, ensure_ascii=False)[1:-1]}

@@ -1,0 +1,157 @@
+"""The pages over HTTP: as HTML, and at the same address as JSON for a script that polls."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+import django
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse, JsonResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.cache import patch_vary_headers
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
+
+from objq import conf
+from objq_dashboard import offers
+from objq_dashboard.access import may_act, may_view
+from objq_dashboard.health import command
+from objq_dashboard.models import Queue
+from objq_dashboard.page import as_json
+from objq_dashboard.pages import PAGES
+from objq_dashboard.signedin import pass_for
+from objq_dashboard.source import Source
+from objq_dashboard.zones import is_chosen, zone, zone_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from django.contrib.admin import AdminSite
+    from django.http import HttpRequest
+
+    from objq_dashboard.page import Page
+
+TABS: Final = ("overview", "jobs", "workers", "dead", "broker")
+PARENTS: Final = {"job": "jobs"}
+
+
+def show(
+    request: HttpRequest,
+    site: AdminSite,
+    name: str,
+    job: str = "",
+    extra_context: Mapping[str, Any] | None = None,
+) -> HttpResponse:
+    """Answer with a page. Raises PermissionDenied, and Http404 for an unknown backend."""
+    alias, aliases = backend(request)
+    as_data = request.get_preferred_type(["text/html", "application/json"]) == "application/json"
+    if alias is None and as_data:
+        raise Http404
+    query = {key: str(value) for key, value in request.GET.items() if value}
+    if job:
+        query["job"] = job
+    zone_now, zone_chosen = zone_name(request), is_chosen()
+    # Templates are rendered later, but every text of a page is made here.
+    with timezone.override(zone(zone_now) or timezone.get_current_timezone()):
+        source = Source(alias) if alias is not None else None
+        page = PAGES[name].build(source, query) if source is not None else None
+        response: HttpResponse
+        if as_data and page is not None:
+            response = JsonResponse(as_json(page))
+        else:
+            context = {
+                **site.each_context(request),
+                **_context(site, name, query, source, page),
+                "page": page,
+                "alias": alias,
+                "aliases": aliases,
+                "may_manage": may_act(request.user),
+                "bar": offers.bar(request, site, name, source, query),
+                "language": get_language(),
+                "zone": zone_now,
+                "zone_chosen": zone_chosen,
+                "pass": pass_for(request.user),
+                **(extra_context or {}),
+            }
+            request.current_app = site.name
+            response = TemplateResponse(request, PAGES[name].template, context)
+    patch_vary_headers(response, ["Accept"])
+    return response
+
+
+def backend(request: HttpRequest) -> tuple[str | None, tuple[str, ...]]:
+    """Return the backend that is asked for (or the first) and all; the door of every page."""
+    if not may_view(request.user):
+        raise PermissionDenied
+    aliases = conf.backend_aliases()
+    if not aliases:
+        return None, aliases
+    alias = request.GET.get("backend", aliases[0])
+    if alias not in aliases:
+        raise Http404(f"No backend of objq is called {alias!r}.")
+    return alias, aliases
+
+
+def live(request: HttpRequest) -> HttpResponse:
+    """Answer whoever asks over HTTP what is a websocket, as a site without any does."""
+    if not may_view(request.user):
+        raise PermissionDenied
+    text = _(
+        "This is a websocket. To serve it, have the ASGI application of this site route "
+        "websockets to objq_dashboard.routing.dashboard_sockets(); until then pages poll."
+    )
+    # The header `Upgrade` belongs here, but is the server's to set: under WSGI it is an error.
+    return HttpResponse(text, status=426, content_type="text/plain; charset=utf-8")
+
+
+def _context(
+    site: AdminSite, name: str, query: dict[str, str], source: Source | None, page: Page | None
+) -> dict[str, Any]:
+    kind = PAGES[name]
+    base = _address(site, "overview")
+    own = {key: value for key, value in query.items() if key != "job"}
+    return {
+        "title": _("Job %(id)s") % {"id": query["job"]} if name == "job" else kind.title,
+        "opts": Queue._meta,
+        "name": name,
+        "base": base,
+        "query": own,
+        "query_string": urlencode(query),
+        "tabs": [_tab(site, each, name, source) for each in TABS],
+        "trail": _trail(site, name, query),
+        "choices": kind.choices(query, page) if kind.choices is not None and page else {},
+        "charts": {key: asdict(chart) for key, chart in page.charts.items()} if page else {},
+        "run": {
+            "broker": command(source.alias, "runbroker") if source else "",
+            "worker": command(source.alias, "objq_worker") if source else "",
+        },
+        # Django 6.1 made the trail of links a list.
+        "trail_is_list": django.VERSION >= (6, 1),
+    }
+
+
+def _tab(site: AdminSite, name: str, shown: str, source: Source | None) -> dict[str, str]:
+    address = _address(site, name)
+    if source is not None:
+        address = f"{address}?{urlencode({'backend': source.alias})}"
+    current = "page" if shown == name else "true" if PARENTS.get(shown) == name else ""
+    return {"title": str(PAGES[name].title), "href": address, "current": current}
+
+
+def _trail(site: AdminSite, name: str, query: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the last links of the breadcrumbs; the last of them leads nowhere."""
+    backend = f"?{urlencode({'backend': query['backend']})}" if "backend" in query else ""
+    trail = []
+    for each in dict.fromkeys(("overview", PARENTS.get(name, name), name)):
+        text = query["job"] if each == "job" else str(PAGES[each].title)
+        trail.append((text, "" if each == name else _address(site, each) + backend))
+    return trail
+
+
+def _address(site: AdminSite, name: str) -> str:
+    url_name = "changelist" if name == "overview" else name
+    return reverse(f"admin:objq_dashboard_queue_{url_name}", current_app=site.name)

@@ -1,0 +1,224 @@
+"""How the pages look and read: themes, widths, directions, and to whom."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser import chromium
+from tests.browser.jobs import job
+from tests.browser.place import OVERVIEW, Place
+from tests.browser.tab import TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from objq.client.sync import SyncClient
+    from tests.browser.conftest import Furniture, OpenTab
+
+PAGES = [
+    "",
+    "jobs/",
+    "jobs/{dead}/",
+    "jobs/{running}/",
+    "jobs/{long}/",
+    "jobs/no-such-job/",
+    "workers/",
+    "dead/",
+    "broker/",
+]
+
+PHONE: Any = {"width": 320, "height": 640}
+
+AXE = """async () => {
+  await Promise.all(document.getAnimations().map((each) => each.finished));
+  return (await axe.run(document, {resultTypes: ["violations"]})).violations
+  .filter((each) => ["serious", "critical"].includes(each.impact))
+  .flatMap((each) => each.nodes.map((node) => `${each.id}: ${node.target} ${node.failureSummary}`));
+}"""
+
+LUMINANCE = """(element) => {
+  const colour = getComputedStyle(element).backgroundColor;
+  const [red, green, blue] = colour.match(/[0-9.]+/g).map(Number);
+  return (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255;
+}"""
+
+INK = """(canvas) => {
+  const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const found = new Map();
+  for (let at = 0; at < data.length; at += 4) {
+    if (data[at + 3] < 255) continue;
+    const colour = `${data[at]},${data[at + 1]},${data[at + 2]}`;
+    found.set(colour, (found.get(colour) ?? 0) + 1);
+  }
+  return [...found].sort((one, other) => other[1] - one[1]).slice(0, 6).map(([colour]) => colour);
+}"""
+
+BEYOND = """() => [...document.querySelectorAll("#container *")]
+  .filter((each) => !each.closest(".objq-scroll, .objq-tabs, pre, #nav-sidebar")
+    && each.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map((each) => each.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_nobody_is_hindered_and_a_phone_is_wide_enough(
+    tab: OpenTab, furnished: Furniture, path: str
+) -> None:
+    looking = tab(color_scheme="light")
+    page = looking.open_live(OVERVIEW + path.format(**furnished._asdict()))
+    page.evaluate(chromium.axe())
+    themes: list[Literal["light", "dark"]] = ["light", "dark"]
+    for theme in themes:
+        page.emulate_media(color_scheme=theme)
+        assert page.evaluate(AXE) == [], theme
+    page.set_viewport_size(PHONE)
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    assert_fits(page)
+    assert page.evaluate(AXE) == []
+
+
+def test_the_question_before_an_action_hinders_nobody(tab: OpenTab, furnished: Furniture) -> None:
+    looking = tab("manager", color_scheme="dark")
+    page = looking.open_live(f"{OVERVIEW}jobs/?queue=closed&state=ready")
+    page.locator("[data-objq-all]").check()
+    page.locator("button[value=delete]").click()
+    expect(page.locator(".objq-counts")).to_contain_text("5")
+    page.evaluate(chromium.axe())
+    assert page.evaluate(AXE) == []
+    page.set_viewport_size(PHONE)
+    assert_fits(page)
+
+
+def assert_fits(page: Page) -> None:
+    """Assert that the page itself need not be scrolled sideways."""
+    widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert widths == [PHONE["width"]] * 2, page.evaluate(BEYOND)
+
+
+def test_dark_is_dark_also_where_it_is_drawn(tab: OpenTab, furnished: Furniture) -> None:
+    looking = tab(color_scheme="light")
+    looking.tolerated += ["willReadFrequently"]  # by this test
+    page = looking.open_live(OVERVIEW)
+    canvas = page.locator("[data-objq-chart=depth] canvas")
+    page.wait_for_function(f"canvas => ({INK})(canvas).length > 1", arg=canvas.element_handle())
+    body, light = page.locator("body"), set(canvas.evaluate(INK))
+    assert body.evaluate(LUMINANCE) > 0.9
+    page.emulate_media(color_scheme="dark")
+    assert body.evaluate(LUMINANCE) < 0.2
+    page.wait_for_function(
+        f"([canvas, light]) => !({INK})(canvas).some((each) => light.includes(each))",
+        arg=[canvas.element_handle(), sorted(light)],
+    )
+    toggle = page.locator(".theme-toggle")
+    toggle.click()  # in a dark browser the admin goes from its own choice to light first
+    page.wait_for_function(
+        f"([canvas, light]) => ({INK})(canvas).some((each) => light.includes(each))",
+        arg=[canvas.element_handle(), sorted(light)],
+    )
+    assert body.evaluate(LUMINANCE) > 0.9
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_phone_is_wide_enough_from_right_to_left(
+    tab: OpenTab, furnished: Furniture, path: str
+) -> None:
+    looking = tab(viewport=PHONE, locale="he")
+    assert_fits(looking.open_live(OVERVIEW + path.format(**furnished._asdict())))
+
+
+def test_from_right_to_left(tab: OpenTab, client: SyncClient, queue: str) -> None:
+    client.push([job("send_receipt", 1, queue=queue)])
+    looking = tab(locale="ar")
+    page = looking.open_live(OVERVIEW)
+    assert page.evaluate("document.dir") == "rtl"
+    widths = page.locator(".objq-health").evaluate(
+        "box => [getComputedStyle(box).borderRightWidth, getComputedStyle(box).borderLeftWidth]"
+    )
+    assert widths[0] > widths[1]
+    first, last = (
+        looking.row("queues", queue).locator("th, td").nth(0),
+        looking.row("queues", queue).locator("td").last,
+    )
+    assert first.bounding_box()["x"] > last.bounding_box()["x"]  # type: ignore[index]  # shown
+    client.push([job("send_receipt", 2, queue=queue)])
+    expect(looking.row("queues", queue)).to_contain_text("2")
+
+
+def test_times_are_the_viewers_own_and_utc_is_at_hand(
+    tab: OpenTab, client: SyncClient, queue: str
+) -> None:
+    waiting = job("send_receipt", 1, queue=queue)
+    client.push([waiting])
+    (pushed,) = client.get([waiting.id]).jobs
+    assert pushed is not None
+    at = datetime.fromtimestamp(pushed.pushed_at // 1000, UTC)
+    here = tab(timezone_id="Asia/Tokyo")
+    here.open_live(f"{OVERVIEW}jobs/?queue={queue}")
+    cell = here.cell("jobs", waiting.id, "Pushed")
+    expect(cell).to_contain_text(f"{at + timedelta(hours=9):%H:%M:%S}")  # no summer time there
+    expect(cell).to_have_attribute("title", f"{at:%Y-%m-%d %H:%M:%S} UTC")
+
+
+# --- where the site is ---------------------------------------------------------------------------
+
+
+def walk(page: Page, base: str) -> list[str]:
+    """Follow every tab of the dashboard; return where they led."""
+    seen = []
+    tabs = page.locator(".objq-tabs").first.locator("a")
+    for number in range(tabs.count()):
+        tabs.nth(number).click()
+        assert page.url.startswith(base), page.url
+        expect(page.locator("[data-objq-page]")).to_have_count(1)
+        seen.append(page.locator("[data-objq-page]").get_attribute("data-objq-page") or "")
+    return seen
+
+
+EVERY_TAB = {"overview", "jobs", "workers", "dead", "broker"}
+
+
+def test_below_a_prefix(place: Place, tab: OpenTab, client: SyncClient, queue: str) -> None:
+    waiting = job("send_receipt", 1, queue=queue)
+    client.push([waiting])
+    site = place.serve("below", prefix="/deep/below")
+    looking = tab(site=site)
+    page = looking.open_live(OVERVIEW)
+    assert set(walk(page, site.url + OVERVIEW)) == EVERY_TAB
+    looking.open_live(f"{OVERVIEW}jobs/?queue={queue}")
+    client.cancel([waiting.id], "ready")
+    expect(looking.row("jobs", waiting.id)).to_contain_text("cancelled")
+    looking.row("jobs", waiting.id).locator("a").first.click()
+    assert page.url.startswith(f"{site.url}{OVERVIEW}jobs/{waiting.id}/")
+
+
+def test_in_an_admin_of_the_sites_own(tab: OpenTab, client: SyncClient, queue: str) -> None:
+    waiting = job("send_receipt", 1, queue=queue)
+    client.push([waiting])
+    looking = tab()
+    base = "/staff/operations/objq_dashboard/queue/"
+    page = looking.open_live(base)
+    expect(page.locator("#header")).to_contain_text("Operations")
+    assert set(walk(page, looking.site.url + base)) == EVERY_TAB
+    looking.open_live(f"{base}jobs/?queue={queue}")
+    client.cancel([waiting.id], "ready")
+    expect(looking.row("jobs", waiting.id)).to_contain_text("cancelled")
+    looking.row("jobs", waiting.id).locator("a").first.click()
+    assert page.url.startswith(looking.site.url + base)
+    page.locator(".breadcrumbs a").nth(0).click()
+    assert page.url == f"{looking.site.url}/staff/operations/"
+
+
+def test_without_websockets_the_page_polls(
+    place: Place, tab: OpenTab, client: SyncClient, queue: str
+) -> None:
+    client.push([job("send_receipt", 1, queue=queue)])
+    site = place.serve("wsgi", wsgi=True)
+    looking = tab(site=site)
+    looking.tolerated += [r"WebSocket connection to .* failed"]
+    page = looking.open(OVERVIEW)
+    waiting = looking.cell("queues", queue, "Waiting")
+    expect(waiting).to_have_text("1")
+    client.push([job("send_receipt", 2, queue=queue)])
+    expect(waiting).to_have_text("2", timeout=TIMEOUT_MS)
+    expect(page.locator("[data-objq-lost]")).to_be_hidden()
