@@ -19,14 +19,14 @@ from bench.slow_store import SlowStore
 def main(latency_s: float) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bench.settings")
     django.setup()
-    from objq import asgi  # needs the settings
-    from objq.binding import PATH
     from objq.broker.broker import Broker
     from objq.broker.probe_http import probe_http
     from objq.clock import SYSTEM_CLOCK
     from objq.conf import options_for
     from objq.ids import Ids
-    from objq.server import serve
+    from objq.server import asgi  # needs the settings
+    from objq.server.binding import PATH
+    from objq.server.serving import serve
     from objq.tokens import make_token
 
     store = SlowStore(latency_s)

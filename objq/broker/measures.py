@@ -1,6 +1,7 @@
 """What a broker counts and times of its own work: plain numbers, cheap enough for every commit.
 
-`objq.metrics` shows them to Prometheus, `objq.broker.history` takes what came since its last look.
+`objq.server.metrics` shows them to Prometheus, `objq.broker.history` takes what came since its last
+look.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from django.test import override_settings
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from objq import listener
 from objq.framing import MAX_FRAME_BYTES
+from objq.server import listener
 from objq.tokens import ROLES, SALT, Role, make_token
 from tests.e2e.stack import ROOT, Stack, a_stack, free_port
 from tests.fuzz.port import HANDSHAKE, frame
@@ -363,7 +363,7 @@ async def test_a_push_token_makes_a_worker_run_tasks_and_nothing_else(tmp_path: 
         *("os.system", "os.abort", "sys.exit", "builtins.eval", "subprocess.run", "posix._exit"),
         *("landmine.run", "landmine", "antigravity.fly", "this.s", "idlelib.__main__.idlelib"),
         *("tests.e2e.tasks.os.system", "tests.e2e.tasks.record.func", "tests.e2e.tasks.Path"),
-        *("django.core.management.call_command", "objq.server.exit_at_once", "..", "a..b"),
+        *("django.core.management.call_command", "objq.server.serving.exit_at_once", "..", "a..b"),
         *("tests/../elsewhere/landmine.run", "tests.e2e.tasks.__builtins__.eval", "\u202e.x"),
     ]
     path = os.pathsep.join(map(str, (ROOT, ROOT / "dashboard", elsewhere)))

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 from hypothesis import strategies as st
 from twisted.python import log
 
-from objq.reactor import reactor_loop
-from objq.server import Server
+from objq.server.reactor import reactor_loop
+from objq.server.serving import Server
 from tests.fuzz import corpus
 from tests.fuzz.guard import Violation
 from tests.fuzz.targets import Target, require

@@ -16,8 +16,9 @@ import pytest
 from django.core import signing
 from msgspec import Raw
 
-from objq import consumer, framing, incoming, listener
+from objq import framing, incoming
 from objq.core import jsontext
+from objq.server import consumer, listener
 from tests.fuzz.guard import Finding, Guard
 from tests.fuzz.mutate import mutants
 from tests.fuzz.run import NAMES, opened

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from objq import consumer, wire
+from objq import wire
 from objq.core import ops
 from objq.errors import BY_CODE
+from objq.server import consumer
 from objq.tokens import ROLES, role_allows
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/wire.md").read_text()

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from objq.consumer import Consumer
-from objq.sockets import Sockets
+from objq.server.consumer import Consumer
+from objq.server.sockets import Sockets
 from objq.tokens import Role, make_token
 from tests.server.fakes import DOCUMENT, FakeBroker
 

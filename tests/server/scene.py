@@ -11,7 +11,7 @@ from typing import Any
 
 from objq.broker.broker import Broker
 from objq.core.document import Document
-from objq.sockets import Sockets
+from objq.server.sockets import Sockets
 from objq.tokens import Role, make_token
 from tests.broker.world import World, world
 from tests.server.harness import HELLO, FakeSocket, bearer

@@ -9,7 +9,7 @@ import threading
 
 import django
 
-from objq.server import serve
+from objq.server.serving import serve
 from tests.server.fakes import FakeBroker
 
 

@@ -6,8 +6,15 @@ import socket
 
 import pytest
 
-from objq.binding import Address, Advertised, advertised_url, bind_socket, own_address, parse_bind
 from objq.errors import ConfigurationError
+from objq.server.binding import (
+    Address,
+    Advertised,
+    advertised_url,
+    bind_socket,
+    own_address,
+    parse_bind,
+)
 
 
 def advertised(

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from objq import consumer, tokens
+from objq import tokens
 from objq import wire as protocol
 from objq.core import ops
 from objq.errors import BY_CODE, ObjqError, Unknown
+from objq.server import consumer
 from tests.server.fakes import DOCUMENT
 from tests.server.harness import HELLO, Wire, bearer, open_wire, token_for
 

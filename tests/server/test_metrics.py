@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from objq.broker.gauges import Gauges
 from objq.core import ops
 from objq.core.document import Document
-from objq.metrics import Metrics
-from objq.sockets import Sockets
+from objq.server.metrics import Metrics
+from objq.server.sockets import Sockets
 from tests.server.fakes import FakeBroker
 from tests.server.harness import Wire
 

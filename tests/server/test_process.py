@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from objq.server import MAX_FILES
+from objq.server.serving import MAX_FILES
 
 ROOT = Path(__file__).parents[2]
 END_TIMEOUT_S = 60.0

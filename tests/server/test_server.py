@@ -17,12 +17,12 @@ from twisted.python import log
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from objq import listener
-from objq.binding import Address
 from objq.core import ops
 from objq.errors import ConfigurationError
-from objq.reactor import load_listener, reactor_loop
-from objq.server import Server
+from objq.server import listener
+from objq.server.binding import Address
+from objq.server.reactor import load_listener, reactor_loop
+from objq.server.serving import Server
 from tests.server.fakes import FakeBroker
 from tests.server.harness import HELLO, token_for
 

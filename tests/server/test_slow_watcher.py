@@ -8,8 +8,8 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 
-from objq import listener
 from objq.core import ops
+from objq.server import listener
 from tests.server.fakes import FakeBroker
 from tests.server.harness import HELLO
 from tests.server.test_server import BEAT, Run, ask, dial, run, serving

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from objq import consumer
 from objq.core import ops
 from objq.errors import Overloaded, Unavailable
+from objq.server import consumer
 from objq.tokens import Role
 from tests.server.harness import HELLO, FakeSocket, Wire, bearer, token_for
 

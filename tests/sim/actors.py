@@ -26,7 +26,7 @@ from objq.errors import (
     Rejected,
     Unknown,
 )
-from objq.sockets import Sockets
+from objq.server.sockets import Sockets
 from objq.worker import Control, Outcome, Worker, WorkerOptions
 from tests.sim.history import Asked, Run, Told
 from tests.sim.network import Host
@@ -171,7 +171,7 @@ class BrokerActor(Actor):
         self.process.start(self._stop(), "stop")
 
     async def _stop(self) -> None:
-        # In the order of `objq.server.Server._stop`.
+        # In the order of `objq.server.serving.Server._stop`.
         process = self.process
         await self.broker.stop()
         self.host.is_open = False

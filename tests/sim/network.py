@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from objq.broker.election import ProbeResult, Reach
 from objq.client.seam import ConnectionEnded
-from objq.consumer import Consumer
-from objq.sockets import Sockets
+from objq.server.consumer import Consumer
+from objq.server.sockets import Sockets
 from tests.sim.loop import Timeline
 from tests.sim.process import Process
 

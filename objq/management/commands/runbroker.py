@@ -7,12 +7,12 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from objq import binding
 from objq.broker.broker import Broker
 from objq.broker.this_process import broker_of_this_process
 from objq.conf import options_for
 from objq.errors import ObjqError
-from objq.server import serve
+from objq.server import binding
+from objq.server.serving import serve
 from objq.store import InThread, open_store
 from objq.store.base import Store, StoreError
 from objq.store.patience import probe_patiently

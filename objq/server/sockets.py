@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from objq import wire
 from objq.core import ops
-from objq.seam import Broker
+from objq.server.seam import Broker
 
 CLOSE_GOING_AWAY: Final = 1001
 CLOSE_RESET: Final = 1012

@@ -22,11 +22,11 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from objq.asgi import Application
-from objq.binding import Address, bind_socket
-from objq.reactor import load_listener, reactor_loop
-from objq.seam import Broker, Json
-from objq.sockets import Sockets
+from objq.server.asgi import Application
+from objq.server.binding import Address, bind_socket
+from objq.server.reactor import load_listener, reactor_loop
+from objq.server.seam import Broker, Json
+from objq.server.sockets import Sockets
 
 logger = logging.getLogger("objq.server")
 

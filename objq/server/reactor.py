@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from objq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from objq.listener import Listener
+    from objq.server.listener import Listener
 
 _MODULE = "twisted.internet.reactor"
 
@@ -33,15 +33,15 @@ def reactor_loop() -> asyncio.AbstractEventLoop:
 
 
 def load_listener(loop: asyncio.AbstractEventLoop) -> type[Listener]:
-    """Return `objq.listener.Listener`, once Twisted's reactor is known to run on `loop`."""
+    """Return `objq.server.listener.Listener`, once Twisted's reactor is known to run on `loop`."""
     if _MODULE not in sys.modules:
         _install(loop)
     if reactor_loop() is not loop:
         raise RuntimeError(
             "Twisted's reactor belongs to another event loop in this process: run the server on "
-            "objq.reactor.reactor_loop()."
+            "objq.server.reactor.reactor_loop()."
         )
-    from objq.listener import Listener
+    from objq.server.listener import Listener
 
     return Listener
 

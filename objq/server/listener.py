@@ -4,7 +4,7 @@ daphne's own `Server.run` starts the reactor, which works once in a process and 
 shares its loop with the commit loop, so this starts daphne's factories only: Twisted's asyncio
 reactor needs no `run()` of its own to serve sockets on a loop that runs.
 
-Import this module only through `objq.server.load_listener`, which sees to the reactor first.
+Import this module only through `load_listener` of `reactor`, which sees to the reactor first.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 from twisted.internet import reactor
 from twisted.web import http
 
-from objq.consumer import BEHIND
+from objq.server.consumer import BEHIND
 
-logger = logging.getLogger("objq.listener")
+logger = logging.getLogger("objq.server")
 
 _HTTPChannel: Any = http.HTTPChannel  # Twisted has types for half of what is used of it here
 

@@ -14,11 +14,11 @@ import msgspec
 from django.utils.http import http_date
 
 from objq import __version__
-from objq.binding import PATH
-from objq.consumer import Consumer, Receive, Send
-from objq.metrics import Metrics, Text
-from objq.seam import Broker, Json
-from objq.sockets import Sockets
+from objq.server.binding import PATH
+from objq.server.consumer import Consumer, Receive, Send
+from objq.server.metrics import Metrics, Text
+from objq.server.seam import Broker, Json
+from objq.server.sockets import Sockets
 
 
 class Served(NamedTuple):

@@ -51,10 +51,10 @@ from objq.errors import (
     Unavailable,
     Unknown,
 )
-from objq.sockets import Sockets
+from objq.server.sockets import Sockets
 from objq.tokens import Role, read_token, role_allows
 
-logger = logging.getLogger("objq.consumer")
+logger = logging.getLogger("objq.server")
 
 SOFT_REQUESTS: Final = 10_000
 SOFT_BYTES: Final = 16 * 1024 * 1024

@@ -26,8 +26,8 @@ from objq.broker.measures import Histogram
 from objq.core import ops
 from objq.core.document import Document
 from objq.core.statistics import queue_stats
-from objq.seam import Broker
-from objq.sockets import Sockets
+from objq.server.seam import Broker
+from objq.server.sockets import Sockets
 
 UNREADABLE: Final = "unreadable"
 """Stands for the op of a message in which none could be read."""
