@@ -14,7 +14,7 @@ from tests.sim.runs import base_seed
 from tests.sim.world import log_digest, run_world
 
 CHUNKS = 8
-WORLDS = int(os.environ.get("SIM_WORLDS", "160"))
+WORLDS = int(os.environ.get("SIM_WORLDS", "80"))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
