@@ -103,7 +103,7 @@ def _check_report(asked: Asked, text: str, token: Token, walk: Walk) -> list[str
         problems.append(f"S2: {name} of {at} was ok before it was durable")
     if asked.codes.get(text) != "claim_lost":
         return problems
-    if token.ended_at > ended:
+    if token.ended_at > ended and not walk.is_aside(ended):
         problems.append(f"S6: {name} of {at} was refused, and its claim was live")
     kept = walk.gone_at.get(token.job, float("inf")) > ended
     if same and kept and token.job not in walk.retried:

@@ -99,6 +99,8 @@ class Walk:
         self._true: tuple[File, dict[str, bytes]] | None = None
         """What counts, while an operator has put something else in its place."""
         self._hand_at: list[float] = []
+        self._aside: list[tuple[float, float]] = []
+        """From when until when something else stood in the place of what counts."""
         self._is_muted = False
         self._is_gone = False
         """There is no document at the moment."""
@@ -160,7 +162,16 @@ class Walk:
     def _take_away(self, version: Version) -> None:
         if self._true is None and self._file is not None:
             self._true = self._file, self._jobs
+            self._aside.append((version.at, float("inf")))
         self._file, self._jobs = None, {}
+
+    def _back(self, version: Version) -> None:
+        self._true = None
+        self._aside[-1] = self._aside[-1][0], version.at
+
+    def is_aside(self, at: float) -> bool:
+        """Tell whether an operator had put something else in the place of what counts."""
+        return any(since <= at <= until for since, until in self._aside)
 
     def _put_by_hand(self, version: Version, file: File) -> None:
         self._hand_at.append(version.at)
@@ -168,7 +179,7 @@ class Walk:
         if version.kind == "restores":
             self._take_away(version)
         elif self._true is not None:
-            self._true = None  # it is back, with all that was written before it was taken away
+            self._back(version)  # with all that was written before it was taken away
         self._jobs = self._jobs_of(version, file)
 
     def _follow_by_hand(self, version: Version, file: File, jobs: dict[str, bytes]) -> None:
@@ -199,7 +210,7 @@ class Walk:
             view = self._view(jobs[job_id]) if job_id in jobs else None
             if view is not None and view.claim is not None:
                 self._note_live(version, view, by_hand=False)
-        self._true = None
+        self._back(version)
 
     def _note_live(self, version: Version, view: JobView, *, by_hand: bool) -> None:
         claim = view.claim
