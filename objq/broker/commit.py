@@ -175,6 +175,7 @@ class Committer:
     async def _commit(self, document: Document, expect: Expect, leading: bool) -> bool:
         """Write the document until it is known whether it is in; return False if another is."""
         self._settled = False
+        self.pace.limit(document.settings.write_apart_s)
         data = seal(document, self._ids.token(), self._clock.wall_ms(), leading=leading)
         ours = document.header()
         while True:
@@ -186,6 +187,7 @@ class Committer:
                 tag = await self._put(data, expect)
             except Conflict:
                 self.stats.conflicts += 1
+                self.pace.conflicted()
             except TooLarge:
                 self.refused_bytes = len(data)
                 self.drop()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
+
+OPEN_AT_LEAST_S: Final = 1.0
+OPEN_AT_MOST_S: Final = 5.0
 
 
 class DocumentSettings(Struct, frozen=True, kw_only=True):
@@ -46,10 +51,10 @@ class DocumentSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def open_s(self) -> float:
-        """T/6, but no less than 1 s and no more than 5 s. A client waits so long for a broker to
+        """As long as between two beats, within bounds. A client waits so long for a broker to
         answer at first: the holder of a claim has T to get from a dead leader's address, which may
         not even refuse, to the successor's (S5)."""
-        return min(max(self.heartbeat_timeout_s / 6, 1.0), 5.0)
+        return min(max(self.beat_every_s, OPEN_AT_LEAST_S), OPEN_AT_MOST_S)
 
     @property
     def beat_behind_s(self) -> float:
@@ -60,6 +65,13 @@ class DocumentSettings(Struct, frozen=True, kw_only=True):
     def reads_apart_s(self) -> float:
         """T/4. Without a broker silence counts only over reads so near together (design §1)."""
         return self.heartbeat_timeout_s / 4
+
+    @property
+    def write_apart_s(self) -> float:
+        """T/12, at most BROKER_TTL/4. Writes are never further apart because a store throttled: a
+        leader answers a challenge in time, and a holder that writes directly may lose many races
+        within T and still win one (S5)."""
+        return min(self.heartbeat_timeout_s / 12, self.notice_s)
 
     @property
     def notice_s(self) -> float:
