@@ -60,7 +60,7 @@ overload: $(VENV)/.for-work ## push three times what a broker can commit (SECOND
 .PHONY: fuzz
 fuzz: $(VENV)/.for-work ## give hostile input to all that reads bytes of others (SECONDS=120, SEED=)
 	@$(BIN)/python -c "import atheris" 2>/dev/null || \
-	    $(BIN)/python -m pip install --quiet --only-binary :all: atheris || true
+	    $(BIN)/python -m pip install --quiet --only-binary atheris --editable '.[fuzz]' || true
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
 
 .PHONY: lint

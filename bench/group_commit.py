@@ -38,7 +38,7 @@ def run() -> dict[str, Any]:
     """Measure each of `RUNS`; return the figures of the first, with the others under `also`."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bench.settings")
     django.setup()
-    rows = [asyncio.run(_measure(clients, latency_s)) for clients, latency_s in RUNS]
+    rows = [asyncio.run(measure(clients, latency_s)) for clients, latency_s in RUNS]
     keys = list(rows[0])
     print("group-commit")
     print("  " + "  ".join(f"{key:>13}" for key in keys))
@@ -47,18 +47,18 @@ def run() -> dict[str, Any]:
     return {**rows[0], "also": rows[1:]}
 
 
-async def _measure(clients: int, latency_s: float) -> dict[str, Any]:
-    async with _a_broker(latency_s) as (url, token, port):
+async def measure(clients: int, latency_s: float) -> dict[str, Any]:
+    async with a_broker(latency_s) as (url, token, port):
         load = Load(url, token)
         await load.open(clients)
         tasks = [asyncio.create_task(load.drain()) for _ in range(WORKERS)]
         tasks += [asyncio.create_task(load.push(socket)) for socket in load.sockets]
         await asyncio.sleep(WARM_UP_S)
         load.latencies.clear()
-        before, began, cpu_s = _counters(port), time.perf_counter(), time.process_time()
+        before, began, cpu_s = counters(port), time.perf_counter(), time.process_time()
         await asyncio.sleep(MEASURE_S)
         latencies, took_s = sorted(load.latencies), time.perf_counter() - began
-        after, cpu_s = _counters(port), time.process_time() - cpu_s
+        after, cpu_s = counters(port), time.process_time() - cpu_s
         for task in tasks:
             task.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
@@ -83,7 +83,7 @@ async def _measure(clients: int, latency_s: float) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def _a_broker(latency_s: float) -> AsyncIterator[tuple[str, str, int]]:
+async def a_broker(latency_s: float) -> AsyncIterator[tuple[str, str, int]]:
     process = subprocess.Popen(  # our own module
         [sys.executable, "-m", "bench.broker", str(latency_s)],
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "bench.settings"},
@@ -102,10 +102,10 @@ async def _a_broker(latency_s: float) -> AsyncIterator[tuple[str, str, int]]:
         process.communicate()
 
 
-def _counters(port: int) -> dict[str, Any]:
+def counters(port: int) -> dict[str, Any]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/bench") as reply:
-        counters: dict[str, Any] = json.load(reply)
-        return counters
+        found: dict[str, Any] = json.load(reply)
+        return found
 
 
 class Load:
@@ -118,20 +118,20 @@ class Load:
         self.latencies: list[float] = []
         self.drained = 0
         self._numbers = itertools.count(1)
-        self._seq = 0
+        self.seq = 0
 
     async def open(self, clients: int) -> None:
         gate = asyncio.Semaphore(OPENED_AT_ONCE)
 
         async def one() -> ClientConnection:
             async with gate:
-                return await self._socket()
+                return await self.open_socket()
 
         self.sockets = list(await asyncio.gather(*(one() for _ in range(clients))))
 
     async def push(self, socket: ClientConnection) -> None:
         """Push a job, wait for its ack, push the next, for ever."""
-        prefix = f"{self._seq}-{next(self._numbers)}"
+        prefix = f"{self.seq}-{next(self._numbers)}"
         for number in itertools.count(1):
             job = {"id": f"{prefix}:{number}", "task": "bench.tasks.nothing", "args": [number]}
             request = f"{prefix}:{number}"
@@ -139,37 +139,37 @@ class Load:
             await socket.send(
                 json.dumps({"id": number, "op": "push", "request": request, "jobs": [job]})
             )
-            _expect_ok(json.loads(await socket.recv()))
+            expect_ok(json.loads(await socket.recv()))
             self.latencies.append(time.perf_counter() - began)
 
     async def drain(self) -> None:
         """Claim and complete, as workers do, a thousand at a time."""
-        socket = await self._socket()
-        prefix = f"{self._seq}-worker-{next(self._numbers)}"
+        socket = await self.open_socket()
+        prefix = f"{self.seq}-worker-{next(self._numbers)}"
         for number in itertools.count(1):
             claim = f"{prefix}:{number}"
             message = {"id": 1, "op": "claim", "claim": claim, "max": CLAIM_MOST, "wait": 5}
             await socket.send(json.dumps(message))
-            granted = _expect_ok(json.loads(await socket.recv()))
+            granted = expect_ok(json.loads(await socket.recv()))
             items = [{"token": job["token"]} for job in granted.get("jobs", ())]
             if items:
                 await socket.send(json.dumps({"id": 2, "op": "complete", "items": items}))
-                _expect_ok(json.loads(await socket.recv()))
+                expect_ok(json.loads(await socket.recv()))
                 self.drained += len(items)
 
     async def close(self) -> None:
         await asyncio.gather(*(socket.close() for socket in self.sockets))
 
-    async def _socket(self) -> ClientConnection:
+    async def open_socket(self) -> ClientConnection:
         socket = await connect(
             self.url, additional_headers=self.headers, compression=None, ping_interval=None
         )
         await socket.send(json.dumps({"id": 0, "op": "hello", "client": "bench"}))
-        self._seq = _expect_ok(json.loads(await socket.recv()))["seq"]
+        self.seq = expect_ok(json.loads(await socket.recv()))["seq"]
         return socket
 
 
-def _expect_ok(reply: Any) -> dict[str, Any]:
+def expect_ok(reply: Any) -> dict[str, Any]:
     (message,) = reply if isinstance(reply, list) else [reply]
     if "ok" not in message or any("error" in item for item in message["ok"].get("items", ())):
         raise RuntimeError(f"refused: {message}")

@@ -21,7 +21,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from bench.group_commit import Load, _counters
+from bench.group_commit import Load, counters
 
 CLIENTS = 100
 WORKERS = 2
@@ -65,12 +65,12 @@ async def a_round(
 ) -> dict[str, float]:
     async with dashboards(site, DASHBOARDS if looked_on else ()) as received:
         await asyncio.sleep(WARM_UP_S)
-        before, began, site_s = _counters(port), time.perf_counter(), cpu_s(site["pid"])
+        before, began, site_s = counters(port), time.perf_counter(), cpu_s(site["pid"])
         load.latencies.clear()
         got = sum(received)
         await asyncio.sleep(MEASURE_S)
         took_s, latencies = time.perf_counter() - began, sorted(load.latencies)
-        after = _counters(port)
+        after = counters(port)
         commits, broker_s = after["writes"] - before["writes"], after["cpu_s"] - before["cpu_s"]
         return {
             # Each client pushes again as soon as it is acked. Counted, they would come in lots of a

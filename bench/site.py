@@ -53,7 +53,7 @@ def _sign_in() -> tuple[str, str]:
     from django.contrib.auth.models import User
     from django.test import Client
 
-    from objq_dashboard.signedin import pass_for
+    from objq_dashboard.live.signedin import pass_for
 
     client = Client()
     user = User.objects.create_superuser("someone")

@@ -2,7 +2,7 @@
 
 Whatever happens here fails the job and not the worker: a path that cannot be imported or leads to
 something else than a task, SystemExit, a result that is not JSON. Only what is decorated as a task
-is ever called, and only a module of the project's is imported to find it (`results.find_task`),
+is ever called, and only a module of the project's is imported to find it (`finding.find_task`),
 whatever path stands in the queue.
 
 `task_started` is sent before the call and `task_finished` when no attempt will follow; what their
@@ -25,7 +25,7 @@ from django.db import close_old_connections
 from django.dispatch import Signal
 from msgspec import UNSET, Raw, UnsetType
 
-from objq import results
+from objq import finding, results
 from objq.arguments import RESULT, NotJSON, encode_value
 from objq.clock import Clock
 from objq.compat import (
@@ -242,9 +242,9 @@ class Execution:
 def _find(path: str) -> tuple[Task[..., Any], BaseException | None]:
     """Return the task, or a stand-in that raises and the reason."""
     try:
-        return results.find_task(path), None
+        return finding.find_task(path), None
     except BaseException as error:
-        return results.missing_task(path, error), error
+        return finding.missing_task(path, error), error
 
 
 def _close_connections() -> None:

@@ -16,32 +16,21 @@ Only attempts that began count (S10), and only those since an operator's last re
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from django.apps import apps
-from django.conf import ENVIRONMENT_VARIABLE, settings
+from django.conf import settings
 from msgspec import UNSET
 
 from objq.compat import Task, TaskError, TaskResult, TaskResultStatus
 from objq.core.ops import JobView
 from objq.errors import TaskCancelled, TaskDead, WorkerLost
+from objq.finding import find_task, missing_task, unchecked
 
 if TYPE_CHECKING:
     from objq.core.ops import Attempt, Grant
-
-
-class NotATask(TypeError):
-    """The path that a job names leads to something else than a task."""
-
-
-class ForeignModule(ImportError):
-    """The module that a job names is not the project's, so it is not imported for a job's sake."""
 
 
 STATUS: Final = {
@@ -78,55 +67,6 @@ class ObjqResult(TaskResult):  # type: ignore[type-arg]  # not generic in Django
         raise ValueError(f"The task succeeded, but its return value was not kept: {value.why}")
 
 
-def find_task(path: str) -> Task[..., Any]:
-    """Return the task that `path` names; raise ImportError, or NotATask for anything else.
-
-    Whoever may push chooses the path, and importing a module runs it. So only what is imported
-    already or belongs to the project is looked into: see `_may_import`. Whoever runs jobs calls
-    this where an error fails the job, not the worker: whatever the module raises on import comes
-    out of here too.
-    """
-    module_path, _, name = path.rpartition(".")
-    if module_path not in sys.modules and not _may_import(module_path):
-        raise ForeignModule(
-            f"{path!r} is not looked for: its module is not imported in this process and lies "
-            "neither in an app of INSTALLED_APPS nor in the package of the settings. If it holds "
-            "tasks of yours, add its package to INSTALLED_APPS or import it in an "
-            "AppConfig.ready()."
-        )
-    module = import_module(module_path)  # also to wait where another thread is about to
-    # Not getattr: a module may import others for a name that it is asked for.
-    if name not in vars(module):
-        raise ImportError(f"Module {module_path!r} defines no {name!r}.")
-    found = vars(module)[name]
-    if not isinstance(found, Task):
-        raise NotATask(f"{path!r} is {type(found).__name__}, not a task. Decorate it with @task.")
-    return found
-
-
-def _may_import(module_path: str) -> bool:
-    """Tell whether a module lies in an installed app, or in the package that has the settings."""
-    if not all(part.isidentifier() for part in module_path.split(".")):
-        return False
-    packages = [config.name for config in apps.get_app_configs()]
-    package, dot, _ = os.environ.get(ENVIRONMENT_VARIABLE, "").partition(".")
-    if dot:
-        packages.append(package)
-    return any(f"{module_path}.".startswith(f"{package}.") for package in packages)
-
-
-def missing_task(path: str, cause: BaseException) -> Task[..., Any]:
-    """Return a stand-in for a task that this process cannot import, so its result can be read."""
-
-    def stand_in(*args: object, **kwargs: object) -> None:
-        raise ImportError(f"Task {path!r} cannot be imported here: {cause}") from cause
-
-    stand_in.__module__, _, stand_in.__name__ = path.rpartition(".")
-    stand_in.__qualname__ = stand_in.__name__
-    nothing = dict.fromkeys(f.name for f in fields(Task))
-    return _unchecked(Task, {**nothing, "func": stand_in, "takes_context": False})
-
-
 def task_as_pushed(task: Task[..., Any], job: JobView | Grant, alias: str) -> Task[..., Any]:
     """Return the task with what the job was pushed with, as `using` would make it.
 
@@ -142,14 +82,14 @@ def task_as_pushed(task: Task[..., Any], job: JobView | Grant, alias: str) -> Ta
     }
     if "max_attempts" in values:
         values["max_attempts"] = job.max_attempts
-    return _unchecked(type(task), values)
+    return unchecked(type(task), values)
 
 
 def from_view(job: JobView, alias: str) -> ObjqResult:
     """Return the result of a job as `get` answers it, also if its task cannot be imported here."""
     try:
         task = find_task(job.task)
-    except Exception as error:  # anything that a module can raise when it is imported
+    except (Exception, SystemExit) as error:  # anything that a module can raise on its import
         task = missing_task(job.task, error)
     began = _began(job.history)
     running = job.claim if job.claim is not None and job.claim.started_at is not None else None
@@ -293,14 +233,6 @@ def _last_error(job: JobView, attempts: Sequence[Attempt]) -> list[TaskError]:
 def _own_error(cls: type[Exception], text: str) -> TaskError:
     path = f"{cls.__module__}.{cls.__qualname__}"
     return TaskError(exception_class_path=path, traceback=f"{path}: {text}")
-
-
-def _unchecked(cls: type[Task[..., Any]], values: Mapping[str, Any]) -> Task[..., Any]:
-    """Return a task with these fields; the constructor would validate against today's settings."""
-    task = object.__new__(cls)
-    for name, value in values.items():
-        object.__setattr__(task, name, value)
-    return task
 
 
 def _set(result: TaskResult[..., Any], **values: Any) -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.urls import path
 
-from objq_dashboard import acting, views
+from objq_dashboard import views
 from objq_dashboard.access import may_view
+from objq_dashboard.actions.views import act
 from objq_dashboard.models import Queue
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class QueueAdmin(ModelAdmin):
             named("workers/", partial(show, name="workers"), "workers"),
             named("dead/", partial(show, name="dead"), "dead"),
             named("broker/", partial(show, name="broker"), "broker"),
-            named("act/", partial(acting.act, site=site), "act"),
+            named("act/", partial(act, site=site), "act"),
             named("live/", views.live, "live"),
         ]
 

@@ -24,13 +24,13 @@ from objq_dashboard.wording import age, moment, number
 if TYPE_CHECKING:
     from objq.core.ops import AllWorkers, HistoryPoint, QueueStats, Statistics
     from objq.errors import ObjqError
-    from objq_dashboard.source import Source
+    from objq_dashboard.source.source import Source
 
 TAKEN_WITHIN_MS: Final = 5_000
 """A ready job is taken within two commits where a worker has room; this is long after that."""
 
 LONG_MS: Final = 60_000
-"""So long jobs may wait for busy workers before that is worth a warning."""
+"""So long jobs may wait for busy workers before that is worth a warning, here and in a table."""
 
 MINUTE: Final = 6
 """Points of a broker's history."""

@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
-from objq_dashboard.options import MASK, options
+from objq_dashboard.options import ALL, MASK, options
 from objq_dashboard.signatures import Parameters, parameters_of
 
 MASKED: Final = "•••••"
-
-ALL: Final = "*"
-"""In MASK_TASKS: everything of this task is masked."""
 
 SHORT: Final = 4
 """Patterns of so many letters have to be whole words of a name."""
@@ -97,7 +94,8 @@ class Mask:
 def mask_for(task: str) -> Mask:
     found = options()
     own = found.mask_tasks.get(task, ())
-    return Mask(task=task, patterns=_patterns((*found.mask, *own)), everything=ALL in own)
+    more = (*found.mask, *own)
+    return Mask(task=task, patterns=_patterns(more), everything=ALL in more)
 
 
 @lru_cache(maxsize=1024)

@@ -29,10 +29,14 @@ MASK: Final = (
 )
 """What is masked when it stands in a name; see `objq_dashboard.masking`."""
 
+ALL: Final = "*"
+"""In the place of a name: everything is masked."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardOptions:
-    """`mask`: what is masked besides `MASK`. `mask_tasks`: names (or `"*"`) by a task's path."""
+    """`mask`: what is masked besides `MASK`. `mask_tasks`: the same by a task's path. Among either,
+    `"*"` is everything."""
 
     read_only: bool = False
     mask: tuple[str, ...] = ()
@@ -40,18 +44,23 @@ class DashboardOptions:
 
 
 def options() -> DashboardOptions:
-    """Return the setting; what is wrong in it, which the checks report, is left out."""
+    """Return the setting. What is wrong in it, which the checks report, forbids and masks: whoever
+    wrote something that cannot be read may have meant to."""
     raw = getattr(settings, SETTING, {})
     if not isinstance(raw, Mapping):
-        # Whoever wrote something that cannot be read may have meant to forbid.
-        return DashboardOptions(read_only=True)
-    tasks = raw.get("MASK_TASKS", {})
+        return DashboardOptions(read_only=True, mask=(ALL,))
+    mask, tasks = raw.get("MASK", ()), raw.get("MASK_TASKS", {})
+    if isinstance(mask, str):
+        mask = (mask,)
+    names = _names(mask)
+    if names is None or not isinstance(tasks, Mapping):
+        names = (ALL,)
     return DashboardOptions(
         read_only=raw.get("READ_ONLY", False) is not False,
-        mask=_names(raw.get("MASK", ())) or (),
+        mask=names,
         mask_tasks={
-            task: _names(names) or ("*",)
-            for task, names in (tasks.items() if isinstance(tasks, Mapping) else ())
+            task: _names(own) or (ALL,)
+            for task, own in (tasks.items() if isinstance(tasks, Mapping) else ())
         },
     )
 
@@ -85,7 +94,7 @@ def _problems(raw: object) -> Iterator[CheckMessage]:
 
 EXPECTED: Final = {
     "READ_ONLY": "True or False",
-    "MASK": 'a list of names, such as ["iban"]',
+    "MASK": 'a list of names, or of "*" for all, such as ["iban"]',
     "MASK_TASKS": 'a list of names, or of "*" for all, by task: {"shop.tasks.pay": ["account"]}',
 }
 

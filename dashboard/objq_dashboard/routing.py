@@ -46,7 +46,7 @@ def dashboard_sockets(others: Application | None = None) -> Application:
 
 
 async def _guarded(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    from objq_dashboard.origins import is_own
+    from objq_dashboard.live.origins import is_own
 
     if is_own(scope["headers"]):
         await _live()(scope, receive, send)
@@ -62,7 +62,7 @@ async def _refuse(receive: Receive, send: Send) -> None:
 @cache
 def _live() -> Application:
     # Needs Django's apps, which are loaded when the first socket comes.
-    from objq_dashboard.live import Live
+    from objq_dashboard.live.consumer import Live
 
     application: Application = SessionMiddlewareStack(Live.as_asgi())
     return application

@@ -17,14 +17,14 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from objq import conf
-from objq_dashboard import offers
 from objq_dashboard.access import may_act, may_view
+from objq_dashboard.actions import offers
 from objq_dashboard.health import command
+from objq_dashboard.live.signedin import pass_for
 from objq_dashboard.models import Queue
 from objq_dashboard.page import as_json
 from objq_dashboard.pages import PAGES
-from objq_dashboard.signedin import pass_for
-from objq_dashboard.source import Source
+from objq_dashboard.source.source import Source
 from objq_dashboard.zones import is_chosen, zone, zone_name
 
 if TYPE_CHECKING:

@@ -99,6 +99,7 @@ class Broker:
             ids,
             probe,
             check_self=skip_self_check is None,
+            introduction=self.introduction,
             on_standing_by=self._tell_state,
             on_header=self.company.saw,
         )

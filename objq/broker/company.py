@@ -16,6 +16,9 @@ from objq.clock import Clock
 from objq.core import ops
 from objq.core.document import Document, Header
 
+STANDBY_HEADER: Final = "X-Objq-Standby"
+"""Of a question to `/readyz`: which broker asks, as JSON."""
+
 MAX_STANDBYS: Final = 20
 MAX_LEADERSHIPS: Final = 50
 

@@ -11,19 +11,16 @@ import asyncio
 import http.client
 import socket
 import ssl
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
+from objq.broker.company import STANDBY_HEADER
 from objq.broker.election import ProbeResult, Reach
 
 TIMEOUT_S: Final = 2.0
 MAX_ANSWER_BYTES: Final = 65_536
-STANDBY_HEADER: Final = "X-Objq-Standby"
-"""Of a question to `/readyz`: who asks, as JSON."""
-
 DEFAULT_PORTS: Final = {"ws": 80, "wss": 443, "http": 80, "https": 443}
 
 
@@ -37,21 +34,13 @@ class Readiness(NamedTuple):
 UNREACHABLE: Final = Readiness(Reach.UNREACHABLE, {})
 
 
-async def probe_http(url: str) -> ProbeResult:
-    """Return what the broker that advertises `url` (ws://, wss://) says of itself. Never raises."""
-    reach, said = await ask_readiness(url)
+async def probe_http(url: str, introduction: bytes = b"") -> ProbeResult:
+    """Return what the broker that advertises `url` (ws://, wss://) says of itself. Never raises.
+
+    `introduction`: who asks, if that is a broker.
+    """
+    reach, said = await ask_readiness(url, introduction)
     return ProbeResult.answered(said) if reach is Reach.ANSWERED else ProbeResult(reach)
-
-
-class IntroducedProbe:
-    """`probe_http` of a broker that says who it is: `introduction` returns that, as JSON."""
-
-    def __init__(self) -> None:
-        self.introduction: Callable[[], bytes] = bytes
-
-    async def __call__(self, url: str) -> ProbeResult:
-        reach, said = await ask_readiness(url, self.introduction())
-        return ProbeResult.answered(said) if reach is Reach.ANSWERED else ProbeResult(reach)
 
 
 async def ask_readiness(url: str, introduction: bytes = b"") -> Readiness:

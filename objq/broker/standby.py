@@ -32,7 +32,8 @@ HAND_OVER_S: Final = 0.05
 
 LOSER_WAITS_S: Final = 0.2
 
-Probe = Callable[[str], Awaitable[ProbeResult]]
+Probe = Callable[[str, bytes], Awaitable[ProbeResult]]
+"""Ask the broker at a URL what it says of itself; the bytes say who asks, as JSON."""
 
 
 class Lead(NamedTuple):
@@ -59,9 +60,9 @@ class Candidate:
 class Standby:
     """Waits for the lead.
 
-    `check_self`: first the own address has to be reached from here. `on_standing_by()` is
-    called whenever it was seen who leads, and that this process does not yet; `on_header` with each
-    header that was read.
+    `check_self`: first the own address has to be reached from here. `introduction()`: what a broker
+    that is asked is told of this one. `on_standing_by()` is called whenever it was seen who leads,
+    and that this process does not yet; `on_header` with each header that was read.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Standby:
         probe: Probe,
         *,
         check_self: bool,
+        introduction: Callable[[], bytes] = bytes,
         on_standing_by: Callable[[], None] = lambda: None,
         on_header: Callable[[Header], None] = lambda header: None,
     ) -> None:
@@ -85,6 +87,7 @@ class Standby:
         self._clock = clock
         self._ids = ids
         self._probe = probe
+        self._introduction = introduction
         self._check_self = check_self
         self._on_standing_by = on_standing_by
         self._on_header = on_header
@@ -147,7 +150,7 @@ class Standby:
 
     async def _decide(self) -> Lead | None:
         leader = self._header.broker if self._header else None
-        probe = await self._probe(leader.url) if leader else None
+        probe = await self._ask(leader.url) if leader else None
         if probe is not None and probe.document is not None:
             self._committer.reader.hear(probe.document, probe.epoch, probe.seq)
         decision = self._judge(probe)
@@ -249,11 +252,14 @@ class Standby:
             extra={"event": "challenged"},
         )  # fmt: skip
 
+    async def _ask(self, url: str) -> ProbeResult:
+        return await self._probe(url, self._introduction())
+
     async def _reaches_itself(self) -> bool:
         if not self._check_self:
             return True
         url = self._candidate.url
-        result = await self._probe(url)
+        result = await self._ask(url)
         self._check_self = result.broker != self._election.broker_id
         if not self._check_self:
             self.problem = None

@@ -20,15 +20,15 @@ class Matcher:
         self.is_indexed = wanted.task is None and wanted.text is None and wanted.error is None
         """The filter names states and queues only, which the document counts."""
         self._wanted = wanted
-        self._text = _spellings(wanted.text)
+        self._text = spellings(wanted.text)
         task = () if wanted.task is None else (msgspec.json.encode(wanted.task),)
-        needles = (task, self._text, _spellings(wanted.error))
-        self._needles = [spellings for spellings in needles if spellings]
+        needles = (task, self._text, spellings(wanted.error))
+        self._needles = [needle for needle in needles if needle]
 
     def may_match(self, raw: bytes) -> bool:
         """Tell whether the rest of the filter may be met; a job that cannot is not decoded."""
-        for spellings in self._needles:
-            for spelling in spellings:
+        for needle in self._needles:
+            for spelling in needle:
                 if spelling in raw:
                     break
             else:
@@ -55,13 +55,22 @@ class Matcher:
         )
 
     def _has_text(self, job: Brief, text: str) -> bool:
-        if job.id.startswith(text) or text in job.task:
-            return True
-        args, kwargs = bytes(job.args), bytes(job.kwargs)
-        return any(spelling in args or spelling in kwargs for spelling in self._text)
+        return is_named(job.id, job.task, text) or stands_in(
+            self._text, bytes(job.args), bytes(job.kwargs)
+        )
 
 
-def _spellings(text: str | None) -> tuple[bytes, ...]:
+def is_named(job_id: str, task: str, text: str) -> bool:
+    """Tell whether a text is found in what a job is called, whatever its arguments are."""
+    return job_id.startswith(text) or text in task
+
+
+def stands_in(needle: tuple[bytes, ...], args: bytes, kwargs: bytes) -> bool:
+    """Tell whether a text, given by its `spellings`, is found in arguments as JSON text."""
+    return any(spelling in args or spelling in kwargs for spelling in needle)
+
+
+def spellings(text: str | None) -> tuple[bytes, ...]:
     """Return the ways in which a text may stand inside JSON text: as it is, and escaped."""
     if text is None:
         return ()

@@ -14,6 +14,7 @@ import msgspec
 from django.utils.http import http_date
 
 from objq import __version__
+from objq.broker.company import STANDBY_HEADER
 from objq.server.binding import PATH
 from objq.server.consumer import Consumer, Receive, Send
 from objq.server.metrics import Metrics, Text
@@ -45,8 +46,10 @@ def metrics(served: Served) -> tuple[int, Text]:
     return 200, served.metrics.text()
 
 
-STANDBY_HEADER: Final = b"x-objq-standby"
 MAX_INTRODUCTION_BYTES: Final = 4_096
+
+_STANDBY_HEADER: Final = STANDBY_HEADER.lower().encode()
+"""As ASGI has names of headers."""
 
 ROUTES: Final[dict[str, Route]] = {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
 
@@ -86,7 +89,7 @@ class Application:
         if scope["path"] != "/readyz":
             return
         for name, value in scope.get("headers", ()):
-            if name.lower() == STANDBY_HEADER and len(value) <= MAX_INTRODUCTION_BYTES:
+            if name.lower() == _STANDBY_HEADER and len(value) <= MAX_INTRODUCTION_BYTES:
                 self._served.broker.company.asked(value)
 
     def _route(self, method: str, path: str) -> tuple[int, Json | Text]:

@@ -11,7 +11,7 @@ import pytest
 from django.conf import ENVIRONMENT_VARIABLE, settings
 from django.test import override_settings
 
-from objq.results import ForeignModule, NotATask, find_task
+from objq.finding import ForeignModule, NotATask, find_task
 
 TASK = "import objq\n\n@objq.task\ndef send(): ...\n"
 Write = Callable[..., None]

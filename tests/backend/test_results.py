@@ -13,7 +13,8 @@ from objq import results
 from objq.compat import TaskError, TaskResultStatus
 from objq.core.ops import Attempt, Claim, Grant, JobError, JobView
 from objq.errors import TaskCancelled, TaskDead, WorkerLost
-from objq.results import NotATask, find_task, from_grant, from_view
+from objq.finding import NotATask, find_task
+from objq.results import from_grant, from_view
 from tests.backend import sample
 
 PATH = "tests.backend.sample.add"

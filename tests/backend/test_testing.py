@@ -24,7 +24,7 @@ from objq.compat import (
 )
 from objq.core.ops import Hello, TakeClaim
 from objq.errors import QueueFull, TooLarge, Unsupported
-from objq.results import ForeignModule
+from objq.finding import ForeignModule
 from objq.testing import DummyBackend, ImmediateBackend, arun_jobs, clear, run_jobs
 from tests.backend import sample
 from tests.backend.test_arguments import REFUSED

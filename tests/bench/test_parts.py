@@ -19,7 +19,7 @@ def test_growth_measures_all_that_its_table_shows() -> None:
 def test_group_commit_measures_a_real_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "WARM_UP_S", 0.5)
     monkeypatch.setattr(group_commit, "MEASURE_S", 1.0)
-    row = asyncio.run(group_commit._measure(20, 0.02))
+    row = asyncio.run(group_commit.measure(20, 0.02))
     assert row["clients"] == 20
     assert row["pushes_per_s"] > 0
     assert row["max_in_flight"] == 1

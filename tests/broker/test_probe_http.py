@@ -12,7 +12,7 @@ import pytest
 from objq.broker import probe_http as module
 from objq.broker.addresses import is_bound_here
 from objq.broker.election import ProbeResult, Reach
-from objq.broker.probe_http import IntroducedProbe, probe_http
+from objq.broker.probe_http import probe_http
 
 
 @asynccontextmanager
@@ -107,11 +107,9 @@ async def test_a_broker_says_who_it_is_when_it_asks() -> None:
         writer.write(reply(b'{"broker": "b1"}'))
         writer.close()
 
-    probe = IntroducedProbe()
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as running:
         url = f"ws://127.0.0.1:{running.sockets[0].getsockname()[1]}/"
-        await probe(url)
-        probe.introduction = lambda: b'{"id":"b2"}'
-        assert await probe(url) == ProbeResult(Reach.ANSWERED, "b1")
+        await probe_http(url)
+        assert await probe_http(url, b'{"id":"b2"}') == ProbeResult(Reach.ANSWERED, "b1")
     assert b"X-Objq-Standby" not in heads[0]
     assert b'\r\nX-Objq-Standby: {"id":"b2"}\r\n' in heads[1]

@@ -410,7 +410,7 @@ async def test_another_id_at_the_recorded_address_is_no_proof_of_death() -> None
     async with world() as made:
         incumbent = await made.lead(1)
 
-        async def other(url: str) -> ProbeResult:
+        async def other(url: str, introduction: bytes) -> ProbeResult:
             result = await made.probe(url)
             return ProbeResult(Reach.ANSWERED, "else", True, True) if url == URL else result
 

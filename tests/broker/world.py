@@ -43,7 +43,7 @@ class World:
         self.number = 0
         self.started = 0
 
-    async def probe(self, url: str) -> ProbeResult:
+    async def probe(self, url: str, introduction: bytes = b"") -> ProbeResult:
         await asyncio.sleep(0.001)
         if url in self.cut:
             return ProbeResult(Reach.UNREACHABLE)

@@ -46,6 +46,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def browser() -> Iterator[Browser]:
     if reason := chromium.missing():
         skip_or_fail(reason)
+    from playwright.sync_api import expect
+
+    from tests.browser.tab import TIMEOUT_MS
+
+    expect.set_options(timeout=TIMEOUT_MS)
     with chromium.a_browser() as browser:
         yield browser
 

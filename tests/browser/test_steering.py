@@ -35,7 +35,9 @@ def states(client: SyncClient, ids: list[str]) -> list[ops.JobState | None]:
 
 
 def press(page: Page, action: str) -> None:
-    page.locator(f'[data-objq-actions] button[value="{action}"]').click()
+    """Press a button and wait for the page that comes of it."""
+    with page.expect_navigation():
+        page.locator(f'[data-objq-actions] button[value="{action}"]').click()
 
 
 def test_a_selection_is_retried_and_the_rest_is_not(
@@ -124,6 +126,7 @@ def test_one_job_is_run_now_and_cancelled(tab: OpenTab, client: SyncClient, queu
     looking = tab()
     page = looking.open_live(f"{OVERVIEW}jobs/{later.id}/")
     press(page, "run_now")
+    expect(page.locator(".messagelist")).to_be_visible()
     assert states(client, [later.id]) == ["ready"]
     press(page, "cancel")
     expect(page.locator("[data-objq-text=state-code]")).to_have_text("cancelled")

@@ -24,8 +24,8 @@ from objq.core.ops import (
 )
 from objq.core.statistics import statistics as core_statistics
 from objq.errors import NoDocument
-from objq_dashboard import source
 from objq_dashboard.pages import PAGES
+from objq_dashboard.source import source
 from objq_dashboard.wording import SPACE
 from tests.core.world import World
 
@@ -185,7 +185,7 @@ def clean() -> Iterator[None]:
 @pytest.fixture
 def document(monkeypatch: pytest.MonkeyPatch, clean: None) -> FakeReader:
     reader = FakeReader()
-    monkeypatch.setattr("objq_dashboard.document.document_reader", reader)
+    monkeypatch.setattr("objq_dashboard.source.reading.document_reader", reader)
     return reader
 
 
@@ -193,7 +193,7 @@ def document(monkeypatch: pytest.MonkeyPatch, clean: None) -> FakeReader:
 def queue(monkeypatch: pytest.MonkeyPatch, document: FakeReader) -> FakeQueue:
     fake = FakeQueue()
     monkeypatch.setattr("objq.connect", fake, raising=False)
-    monkeypatch.setattr("objq_dashboard.source.time.time_ns", lambda: NOW_MS * 1_000_000)
+    monkeypatch.setattr("objq_dashboard.source.source.time_ns", lambda: NOW_MS * 1_000_000)
     return fake
 
 

@@ -14,8 +14,8 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 
 from objq_dashboard import routing
-from objq_dashboard.origins import is_own
-from objq_dashboard.signedin import is_pass, may_look_on, pass_for
+from objq_dashboard.live.origins import is_own
+from objq_dashboard.live.signedin import pass_for, refusal
 from tests.dashboard.peer import Peer
 
 if TYPE_CHECKING:
@@ -147,6 +147,14 @@ def session(signed_in: Callable[..., Client]) -> str:
     return key
 
 
+def may_look_on(session: str | None) -> bool:
+    """Tell whether somebody with a good pass of "someone" may look on with this session."""
+    user = User.objects.filter(username="someone").first()
+    found = refusal(session, pass_for(user) if user else "")
+    assert found in (None, "denied")
+    return found is None
+
+
 def test_a_session_of_who_may_see(session: str) -> None:
     assert may_look_on(session)
     assert not may_look_on(None)
@@ -200,13 +208,26 @@ def test_a_rotated_key_signs_nobody_out(session: str, settings: Settings) -> Non
 def test_a_pass_is_of_its_user_and_password(session: str, settings: Settings) -> None:
     user, other = User.objects.get(), User.objects.create_user("another", is_staff=True)
     given = pass_for(user)
-    assert is_pass(session, given)
-    assert not is_pass(session, "")
-    assert not is_pass(session, pass_for(other))
-    assert not is_pass("nonsense", given)
+    assert refusal(session, given) is None
+    assert refusal(session, "") == "unknown"
+    assert refusal(session, pass_for(other)) == "unknown"
+    assert refusal("nonsense", given) == "denied"
     settings.SECRET_KEY, old = "another", settings.SECRET_KEY
     settings.SECRET_KEY_FALLBACKS = [old]
-    assert is_pass(session, given)
+    assert refusal(session, given) is None
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = old, []
     other_password()
-    assert not is_pass(session, given)
+    assert refusal(session, given) == "denied"  # that ends the session as well
+    browser = Client()
+    browser.force_login(User.objects.get(username="someone"))
+    assert refusal(browser.session.session_key, given) == "unknown"
+
+
+def test_a_check_reads_session_and_user_once(
+    session: str, django_assert_max_num_queries: Callable[..., Any]
+) -> None:
+    given = pass_for(User.objects.get())
+    with django_assert_max_num_queries(4) as found:
+        assert refusal(session, given) is None
+    for table in ("django_session", "auth_user"):
+        assert sum(f'FROM "{table}"' in each["sql"] for each in found.captured_queries) == 1

@@ -13,7 +13,7 @@ import pytest
 from django.http import Http404
 from django.utils import timezone, translation
 
-from objq_dashboard import live, looking
+from objq_dashboard.live import consumer, subscription
 from objq_dashboard.page import Cell, Health, Page, Row
 from tests.dashboard.peer import TIMEOUT_S, Peer, accepted
 
@@ -23,6 +23,11 @@ class World:
 
     def __init__(self) -> None:
         self.allowed: bool | Exception = True
+        self.good_pass = "pass"
+        self.checks = 0
+        self.check_gate = threading.Event()
+        """Checks wait for it."""
+        self.check_gate.set()
         self.note = "first"
         self.error: Exception | None = None
         self.builds = 0
@@ -31,10 +36,14 @@ class World:
         self.gate.set()
         self.woken: list[asyncio.Event] = []
 
-    def may_look_on(self, session_key: str | None) -> bool:
+    def refusal(self, session_key: str | None, given_pass: str) -> str | None:
+        self.checks += 1
+        self.check_gate.wait(TIMEOUT_S)
         if isinstance(self.allowed, Exception):
             raise self.allowed
-        return self.allowed
+        if not self.allowed:
+            return "denied"
+        return None if given_pass == self.good_pass else "unknown"
 
     def build(self, source: Any, query: Any) -> Page:
         self.builds += 1
@@ -67,10 +76,9 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
-    monkeypatch.setattr(live, "may_look_on", world.may_look_on)
-    monkeypatch.setattr(live, "is_pass", lambda session_key, given: given == "pass")
-    monkeypatch.setattr(live, "hub_of", lambda alias: world)
-    monkeypatch.setattr(looking, "PAGES", {"overview": SimpleNamespace(build=world.build)})
+    monkeypatch.setattr(consumer, "refusal", world.refusal)
+    monkeypatch.setattr(consumer, "hub_of", lambda alias: world)
+    monkeypatch.setattr(subscription, "PAGES", {"overview": SimpleNamespace(build=world.build)})
     return world
 
 
@@ -87,12 +95,12 @@ def a_scope(query: str = "page=overview") -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def opened(query: str = "page=overview") -> AsyncIterator[Peer]:
-    others = set(live.Live._open)
-    async with accepted(live.Live.as_asgi(), a_scope(query)) as peer:
+    others = set(consumer.Live._open)
+    async with accepted(consumer.Live.as_asgi(), a_scope(query)) as peer:
         yield peer
-    for _ in range(3):  # turns of the loop, in which what served it ends
-        await asyncio.sleep(0)
-    assert live.Live._open == others
+    async with asyncio.timeout(TIMEOUT_S):
+        while consumer.Live._open != others:  # noqa: ASYNC110  # its task ends and tells nobody
+            await asyncio.sleep(0.005)
 
 
 async def test_the_page_and_then_what_changes(world: World) -> None:
@@ -113,7 +121,7 @@ async def test_language_and_zone_are_the_viewers(
         note = f"{translation.get_language()} {timezone.get_current_timezone_name()} {query}"
         return Page(health=Health(level="good", sentence=""), note=note)
 
-    monkeypatch.setattr(looking, "PAGES", {"overview": SimpleNamespace(build=build)})
+    monkeypatch.setattr(subscription, "PAGES", {"overview": SimpleNamespace(build=build)})
     async with opened("page=overview&language=de&zone=Asia/Kolkata&text=x&empty=") as peer:
         note = (await peer.next())["snapshot"]["note"]
     assert note == "de Asia/Kolkata {'text': 'x', 'backend': 'default'}"
@@ -158,8 +166,8 @@ async def test_who_may_not_is_told_before_anything_is_built(world: World) -> Non
     assert world.builds == 0
 
 
-async def test_a_page_without_its_pass(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "is_pass", lambda session_key, given: given == "another")
+async def test_a_page_without_its_pass(world: World) -> None:
+    world.good_pass = "another"
     async with opened() as peer:
         message = await peer.message()
         assert message["closing"] == "unknown" and "pass of the page" in message["reason"]
@@ -169,7 +177,7 @@ async def test_a_page_without_its_pass(world: World, monkeypatch: pytest.MonkeyP
 async def test_a_refusal_does_not_wait_for_a_store_that_hangs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "CHECK_EVERY_S", 0.01)
+    monkeypatch.setattr(consumer, "CHECK_EVERY_S", 0.01)
     async with opened() as peer:
         await peer.next()
         world.gate.clear()
@@ -183,7 +191,7 @@ async def test_a_refusal_does_not_wait_for_a_store_that_hangs(
 async def test_when_the_database_fails_nobody_is_trusted(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(live, "CHECK_EVERY_S", 0.01)
+    monkeypatch.setattr(consumer, "CHECK_EVERY_S", 0.01)
     async with opened() as peer:
         await peer.next()
         world.allowed = OSError("no database")
@@ -195,21 +203,41 @@ async def test_when_the_database_fails_nobody_is_trusted(
 async def test_when_the_database_hangs_nobody_looks_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "CHECK_EVERY_S", 0.01)
-    monkeypatch.setattr(live, "CHECK_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(consumer, "CHECK_EVERY_S", 0.01)
     async with opened() as peer:
         await peer.next()
-        hangs = threading.Event()
-        monkeypatch.setattr(live, "may_look_on", lambda key: hangs.wait(TIMEOUT_S))
+        world.check_gate.clear()
+        monkeypatch.setattr(consumer, "CHECK_TIMEOUT_S", 0.01)
         assert (await peer.message())["closing"] == "failed"
         assert await peer.close() == 4500
-        hangs.set()
+        world.check_gate.set()
+
+
+async def test_when_the_database_hangs_nobody_is_let_in_nor_waits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "CHECK_TIMEOUT_S", 0.01)
+    world.check_gate.clear()
+    async with opened() as peer:
+        assert (await peer.message())["closing"] == "failed"
+        assert await peer.close() == 4500
+        world.check_gate.set()
+    assert world.builds == 0
+
+
+async def test_a_pass_that_is_none_any_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "CHECK_EVERY_S", 0.01)
+    async with opened() as peer:
+        await peer.next()
+        world.good_pass = "another"
+        assert (await peer.message())["closing"] == "unknown"
+        assert await peer.close() == 4404
 
 
 async def test_a_page_that_cannot_be_built_is_said_and_tried_again(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(live, "FIRST_TROUBLE_S", 0.01)
+    monkeypatch.setattr(consumer, "FIRST_TROUBLE_S", 0.01)
     async with opened() as peer:
         await peer.next()
         world.error = ZeroDivisionError("a fault")
@@ -243,14 +271,14 @@ async def test_a_page_that_does_not_read_gets_the_newest_when_it_does(world: Wor
 async def test_a_long_quiet_is_broken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened() as peer:
         await peer.next()
-        monkeypatch.setattr(live, "QUIET_S", 0.01)
+        monkeypatch.setattr(consumer, "QUIET_S", 0.01)
         task = asyncio.create_task(world.until(lambda: False))
         assert await peer.next() == {"delta": {}}
         task.cancel()
 
 
 async def test_beyond_the_limit_pages_poll(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MAX_SOCKETS", 1)
+    monkeypatch.setattr(consumer, "MAX_SOCKETS", 1)
     async with opened() as first:
         await first.next()
         async with opened() as second:
@@ -258,6 +286,26 @@ async def test_beyond_the_limit_pages_poll(world: World, monkeypatch: pytest.Mon
             assert await second.close() == 4429
     async with opened() as third:
         assert "snapshot" in await third.next()
+
+
+async def test_of_those_who_arrive_only_so_many_are_looked_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "MAX_SOCKETS", 1)
+    world.check_gate.clear()
+    app = consumer.Live.as_asgi()
+    async with accepted(app, a_scope()) as first, accepted(app, a_scope()) as second:
+        await world.until(lambda: world.checks == 2)
+        async with opened() as third:  # and it is told at once, whatever hangs
+            assert (await third.message())["closing"] == "full"
+            assert await third.close() == 4429
+        world.check_gate.set()
+        told = [await first.message(), await second.message()]
+        assert sorted(next(iter(message)) for message in told) == ["closing", "snapshot"]
+    await world.until(lambda: not consumer.Live._open)
+    async with opened() as fourth:
+        assert "snapshot" in await fourth.next()
+    assert not consumer.Live._arriving
 
 
 async def test_a_page_says_nothing_long(world: World) -> None:
@@ -271,9 +319,9 @@ async def test_a_page_says_nothing_long(world: World) -> None:
 def test_a_message_is_small_json() -> None:
     row = Row(key="ä", cells=(Cell(text="ä"),))
     page = Page(health=Health(level="good", sentence=""), tables={"t": (row,)})
-    text = looking.message(None, page)
+    text = subscription.message(None, page)
     assert text is not None and '"key":"ä"' in text
-    assert looking.message(page, page) is None
+    assert subscription.message(page, page) is None
 
 
 async def test_a_browser_that_leaves_in_the_middle_is_no_fault(
@@ -288,7 +336,7 @@ async def test_a_browser_that_leaves_in_the_middle_is_no_fault(
 
     events: asyncio.Queue[dict[str, object]] = asyncio.Queue()
     events.put_nowait({"type": "websocket.connect"})
-    task = asyncio.ensure_future(live.Live.as_asgi()(a_scope(), events.get, send))
+    task = asyncio.ensure_future(consumer.Live.as_asgi()(a_scope(), events.get, send))
     await world.until(lambda: len(sent) == 2)
     await world.until(lambda: not world.woken)
     events.put_nowait({"type": "websocket.disconnect", "code": 1006})

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 from websockets.exceptions import InvalidHandshake, InvalidStatus
 
-from objq_dashboard.live import MAX_UNREAD
+from objq_dashboard.live.consumer import MAX_UNREAD
 from tests.browser.jobs import job
 from tests.browser.place import Place, Site, a_place
 from tests.dashboard.onlooker import LIVE, Json, looking_on
 
 if TYPE_CHECKING:
     from objq.client.sync import SyncClient
+
+pytestmark = pytest.mark.xdist_group("live_site")
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.conf import ENVIRONMENT_VARIABLE
 
+from objq_dashboard import signatures
 from objq_dashboard.masking import MASKED, as_call, mask_for
 from objq_dashboard.signatures import Parameters, parameters_of
 from tests.dashboard.sometasks import charge
@@ -136,7 +140,7 @@ def test_a_task_that_takes_its_context_is_not_given_it() -> None:
         "tests.dashboard.sometasks.not_a_task",  # a function
         "tests.dashboard.sometasks.trap",  # whose attributes do something
         "tests.dashboard.sometasks.absent",
-        "tests.dashboard.unimported.task",  # is not imported, and of no installed app
+        "this.pay",  # is not imported, and not the project's
         "objq.enqueue_on_commit",  # which its module would import first
         "nodots", "", ".", "..", "a..b", "json.dumps",
     ],
@@ -144,9 +148,45 @@ def test_a_task_that_takes_its_context_is_not_given_it() -> None:
 def test_of_anything_else_no_names_are_known_and_nothing_is_imported(path: str) -> None:
     before = set(sys.modules)
     assert parameters_of(path) == Parameters()
-    assert not {name for name in set(sys.modules) - before if name.startswith("tests.")}
+    assert set(sys.modules) == before
 
 
-def test_a_module_of_an_installed_app_is_imported_for_it() -> None:
-    sys.modules.pop("project.tasks", None)
-    assert parameters_of("project.tasks.index_page").names == ("page_id",)
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("project.tasks.index_page", ("page_id",)),  # of an installed app
+        ("tests.dashboard.unimported.pay", ("order", "api_key")),  # beside the settings, of no app
+    ],
+)
+def test_a_module_of_the_project_is_imported_for_it(
+    path: str, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, path.rpartition(".")[0], raising=False)
+    signatures._look_up.cache_clear()
+    assert parameters_of(path).names == names
+    assert args([1, "k"], path)[1:] == ([MASKED] if "api_key" in names else ["k"])
+
+
+def test_a_module_that_ends_the_process_on_its_import_does_not_and_is_tried_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scripts").mkdir()
+    script = "sys = __import__('sys')\nsys.tries = getattr(sys, 'tries', 0) + 1\nsys.exit()\n"
+    (tmp_path / "scripts/ends.py").write_text(script)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "scripts.settings")
+    monkeypatch.setattr(sys, "tries", 0, raising=False)
+    assert {parameters_of("scripts.ends.run") for _ in range(3)} == {Parameters()}
+    assert sys.tries == 1  # type: ignore[attr-defined]
+    del sys.modules["scripts"]
+
+
+def test_a_module_that_others_import_later_is_looked_into_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "imported_later.py").write_text("from tests.dashboard.sometasks import charge\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = "imported_later.charge"
+    assert parameters_of(path) == Parameters()
+    monkeypatch.setitem(sys.modules, "imported_later", import_module("imported_later"))
+    assert parameters_of(path).names == ("order", "api_key")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.core import checks
 
+from objq_dashboard.masking import MASKED, mask_for
 from objq_dashboard.options import DashboardOptions, check_setting, options
 
 if TYPE_CHECKING:
@@ -65,3 +66,24 @@ def test_what_cannot_be_read_permits_nothing(settings: Settings, value: Any) -> 
 def test_names_that_cannot_be_read_mask_everything_of_their_task(settings: Settings) -> None:
     settings.OBJQ_DASHBOARD = {"MASK_TASKS": {"shop.tasks.pay": "account"}}
     assert options().mask_tasks == {"shop.tasks.pay": ("*",)}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        ["MASK"],
+        *({"MASK": names} for names in (["a", 1], [""], "", None, 7, {"a": "b"}, "*", ["a", "*"])),
+        {"MASK_TASKS": ["account"]},
+    ],
+)
+def test_names_that_cannot_be_read_mask_everything(settings: Settings, value: Any) -> None:
+    settings.OBJQ_DASHBOARD = value
+    assert mask_for("shop.tasks.pay").everything
+
+
+def test_a_name_that_is_no_list_is_one_name(settings: Settings) -> None:
+    settings.OBJQ_DASHBOARD = {"MASK": "shoe size"}
+    mask = mask_for("shop.tasks.pay")
+    assert not mask.everything
+    assert mask.kwargs(b'{"shoe_size":1,"to":2}').text == f'{{"shoe_size": "{MASKED}", "to": 2}}'

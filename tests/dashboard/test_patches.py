@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from objq_dashboard.live.patches import diff
 from objq_dashboard.page import Cell, Chart, Health, Page, Row, Series, as_json
-from objq_dashboard.patches import diff
 from tests.dashboard.onlooker import Json, applied
 
 texts = st.text("ab", max_size=2)

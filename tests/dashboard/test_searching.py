@@ -9,8 +9,8 @@ import pytest
 
 from objq.core import ops
 from objq.errors import Invalid
-from objq_dashboard import searching, source
-from objq_dashboard.searching import wanted
+from objq_dashboard.source import searching, source
+from objq_dashboard.source.searching import wanted
 from tests.dashboard.conftest import FakeQueue
 
 LONG = "x" * 2_000

@@ -20,11 +20,12 @@ from objq.errors import (
     Unknown,
     Unsupported,
 )
-from objq_dashboard import source
-from objq_dashboard.answers import FRESH_S, MAX_ANSWERS, Answers
-from objq_dashboard.broker import WAIT_AGAIN_AFTER_S
-from objq_dashboard.rates import Rates
-from objq_dashboard.source import Source
+from objq_dashboard.source import source
+from objq_dashboard.source.answers import FRESH_S, MAX_ANSWERS, Answers
+from objq_dashboard.source.rates import Rates
+from objq_dashboard.source.reading import ReadDocument
+from objq_dashboard.source.silence import WAIT_AGAIN_AFTER_S
+from objq_dashboard.source.source import Source
 from tests.core.world import World
 from tests.dashboard.conftest import statistics
 
@@ -237,8 +238,8 @@ def test_an_old_silence_is_no_reason_not_to_ask(
     queue.answer = Unavailable("gone")
     Source("default").stats()
     queue.answer = statistics()
-    broker = source._shared("default").broker
-    broker._silent_at -= WAIT_AGAIN_AFTER_S
+    silence = source._shared("default").silence
+    silence._silent_at -= WAIT_AGAIN_AFTER_S
     source.expire("default")
     asked = Source("default")
     asked.stats()
@@ -268,7 +269,7 @@ def test_without_having_heard_a_broker_that_is_not_known(
     assert asked.pushed_since_silent(asked.stats()) is None
 
 
-def test_jobs_that_are_too_large_together_are_asked_for_one_by_one(
+def test_jobs_that_are_too_large_together_are_asked_for_in_parts(
     queue: FakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.world.push("one", "two")
@@ -311,10 +312,35 @@ def test_a_document_that_takes_too_long_is_not_waited_for(
         released.set()
 
 
+def test_what_was_not_waited_for_is_not_read_when_the_store_answers_again(
+    document: FakeReader,
+) -> None:
+    reads = ReadDocument("default")
+    began, go, ended = threading.Event(), threading.Event(), threading.Event()
+    looks: list[str] = []
+
+    def hang(reader: object) -> None:
+        looks.append("first")
+        began.set()
+        assert go.wait(10)
+
+    with pytest.raises(Unavailable, match="within"):
+        reads.look(hang, 0.01)
+    assert began.wait(10)
+    for _ in range(50):
+        with pytest.raises(Unavailable, match="within"):
+            reads.look(lambda reader: looks.append("late"), 0.001)
+    go.set()
+    reads.look(lambda reader: ended.set(), 10)
+    assert ended.is_set()
+    assert looks == ["first"]
+    reads.close()
+
+
 def test_a_document_that_nobody_looks_at_is_let_go(
     queue: FakeQueue, document: FakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from objq_dashboard import document as module
+    from objq_dashboard.source import reading as module
 
     closed = threading.Event()
     monkeypatch.setattr(module, "KEPT_S", 0.05)
@@ -378,7 +404,7 @@ def test_a_long_search_is_kept_for_a_while_and_a_short_one_is_not(
     queue: FakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Watch()
-    monkeypatch.setattr("objq_dashboard.source.time.monotonic", clock)
+    monkeypatch.setattr("objq_dashboard.source.source.monotonic", clock)
     made: list[float] = []
 
     def make(takes_s: float) -> float:
@@ -409,9 +435,9 @@ def test_rates_are_not_told_of_a_broker_that_is_silent(
     asked = Source("default")
     asked.stats()
     shared = source._shared("default")
-    first = shared.broker.rates._samples[0]
-    shared.broker.rates._samples[0] = first._replace(at=first.at - 5.0)
-    shared.broker.rates.add(statistics())
+    first = shared.silence.rates._samples[0]
+    shared.silence.rates._samples[0] = first._replace(at=first.at - 5.0)
+    shared.silence.rates.add(statistics())
     assert asked.rates("default")
     asked.why = Unavailable("gone")
     assert asked.rates("default") == {}

@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from objq.core.ops import RecentHistory
 from objq.errors import Unavailable
-from objq_dashboard import source
 from objq_dashboard.pages import PAGES
+from objq_dashboard.source import source
 from tests.dashboard.test_pages import history, point
 
 if TYPE_CHECKING:

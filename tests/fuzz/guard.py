@@ -7,6 +7,7 @@ process has had resident: the input during which it rises above the bound is the
 from __future__ import annotations
 
 import contextlib
+import math
 import resource
 import signal
 import sys
@@ -45,6 +46,19 @@ class Finding:
     engine: str
     detail: str
     data: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """When an engine has done enough: by the clock, but not before `least`, or after `most`."""
+
+    least: int = 10
+    most: float = math.inf
+    until: float = math.inf
+    """As the monotonic clock has it."""
+
+    def is_reached(self, inputs: int) -> bool:
+        return inputs >= self.most or (inputs >= self.least and time.monotonic() > self.until)
 
 
 @dataclass(kw_only=True)
@@ -92,6 +106,10 @@ class Guard:
     @property
     def failed(self) -> bool:
         return self.tally.finding is not None
+
+    def given(self, engine: str) -> int:
+        """Return how many inputs of an engine there were."""
+        return self.tally.inputs.get(engine, 0)
 
     def give(self, data: bytes, engine: str) -> bool:
         """Feed one input; return whether nothing is wrong with it."""

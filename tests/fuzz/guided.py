@@ -1,4 +1,4 @@
-"""atheris as an engine: `python -m tests.fuzz.guided TARGET --seconds N --seed S --report FILE`.
+"""atheris as an engine: `python -m tests.fuzz.guided TARGET --seed S --report FILE --seconds N`.
 
 It follows the branches of objq's own code and looks for inputs that take new ones. libFuzzer ends
 the process that it runs in, so it has one of its own, and what it found is in a file.
@@ -31,9 +31,11 @@ LEAST_S: Final = 8.0
 """Below this it would hardly have begun."""
 
 EVERY: Final = 500
-"""After so many inputs the report is written anew."""
+"""After so many inputs the report is written anew; the first ones each."""
 
 STARTING_S: Final = 120.0
+INPUTS_S: Final = 600.0
+"""Patience with a number of inputs."""
 
 
 def missing() -> str | None:
@@ -43,21 +45,24 @@ def missing() -> str | None:
     return None
 
 
-def run(target: Target, tally: Tally, seed: int, seconds: float) -> str | None:
-    """Let it run, and add to the tally; return what kept it from running."""
+def run(
+    target: Target, tally: Tally, seed: int, seconds: float, inputs: int | None = None
+) -> str | None:
+    """Let it run so long, or for so many inputs; add to the tally; return what kept it from it."""
     with tempfile.TemporaryDirectory(prefix="objq-fuzz-") as name:
         folder = Path(name)
         corpus, report = folder / "corpus", folder / "report"
         corpus.mkdir()
         for number, example in enumerate(target.seeds()):
             (corpus / str(number)).write_bytes(example[: target.most_bytes])
-        asked = [*_options(seconds, seed, report), target.name, str(corpus)]
+        bound = ["--seconds", str(int(seconds))] if inputs is None else ["--inputs", str(inputs)]
+        asked = [*bound, "--seed", str(seed), "--report", str(report), target.name, str(corpus)]
         done = subprocess.run(
             [sys.executable, "-m", "tests.fuzz.guided", *asked],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "dashboard")))},
             capture_output=True,
-            timeout=seconds + STARTING_S,
+            timeout=STARTING_S + (seconds if inputs is None else INPUTS_S),
             check=False,
         )
         if not report.exists():
@@ -68,10 +73,6 @@ def run(target: Target, tally: Tally, seed: int, seconds: float) -> str | None:
         detail = done.stderr.decode(errors="replace")[-3000:]
         tally.finding = Finding(kind="crash", engine="atheris", detail=detail, data=b"")
     return None
-
-
-def _options(seconds: float, seed: int, report: Path) -> list[str]:
-    return ["--seconds", str(int(seconds)), "--seed", str(seed), "--report", str(report)]
 
 
 def _add(tally: Tally, found: dict[str, Any]) -> None:
@@ -106,7 +107,9 @@ def _write(report: Path, tally: Tally) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.guided", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=60)
+    bound = parser.add_mutually_exclusive_group(required=True)
+    bound.add_argument("--seconds", type=int)
+    bound.add_argument("--inputs", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path, required=True)
     parser.add_argument("target", choices=TARGETS)
@@ -126,14 +129,15 @@ def main() -> None:
         nonlocal count
         count += 1
         holds = guard.give(data, "atheris")
-        if count % EVERY == 1 or not holds:
+        if count < EVERY or count % EVERY == 0 or not holds:
             _write(arguments.report, guard.tally)
         if not holds:
             os._exit(1)  # what was found is in the report
 
+    by_clock = arguments.inputs is None
     options = [
         sys.argv[0],
-        f"-max_total_time={arguments.seconds}",
+        f"-max_total_time={arguments.seconds}" if by_clock else f"-runs={arguments.inputs}",
         f"-max_len={min(target.most_bytes, 64_000)}",
         f"-seed={arguments.seed % 2**32 or 1}",
         "-rss_limit_mb=4096",

@@ -1,16 +1,16 @@
-"""Hypothesis as an engine: batches of examples until the time is over, shrunk if one fails."""
+"""Hypothesis as an engine: batches of examples until there were enough, shrunk if one fails."""
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 import hypothesis
 from hypothesis import HealthCheck, Phase
 
-from tests.fuzz.guard import Guard
+from tests.fuzz.guard import Bound, Guard
 from tests.fuzz.targets import Target
 
+ENGINE: Final = "hypothesis"
 BATCH: Final = 200
 
 
@@ -18,14 +18,14 @@ class Failed(AssertionError):
     """An example that is a finding, for Hypothesis to shrink."""
 
 
-def run(target: Target, guard: Guard, seed: int, until: float) -> None:
-    """Give examples to the guard until the monotonic clock says `until`."""
-    while time.monotonic() < until and not guard.failed:
-        _batch(target, guard, seed, until)
+def run(target: Target, guard: Guard, seed: int, bound: Bound) -> None:
+    """Give examples to the guard until the bound is reached, or one fails."""
+    while not guard.failed and not bound.is_reached(guard.given(ENGINE)):
+        _batch(target, guard, seed, bound)
         seed += 1
 
 
-def _batch(target: Target, guard: Guard, seed: int, until: float) -> None:
+def _batch(target: Target, guard: Guard, seed: int, bound: Bound) -> None:
     @hypothesis.seed(seed)
     @hypothesis.settings(
         max_examples=BATCH,
@@ -39,7 +39,10 @@ def _batch(target: Target, guard: Guard, seed: int, until: float) -> None:
     )
     @hypothesis.given(target.strategy)
     def one(data: bytes) -> None:
-        if time.monotonic() < until and not guard.give(data[: target.most_bytes], "hypothesis"):
+        # Beyond the bound there is still shrinking, which gives the same again.
+        if not guard.failed and bound.is_reached(guard.given(ENGINE)):
+            return
+        if not guard.give(data[: target.most_bytes], ENGINE):
             raise Failed
 
     try:

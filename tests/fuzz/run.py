@@ -1,4 +1,4 @@
-"""A run: every target under every engine, for its share of the time, and a report."""
+"""A run: every target under every engine, for a share of the time or some inputs; a report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.fuzz import guided, properties
-from tests.fuzz.guard import Guard, Tally, peak_bytes
+from tests.fuzz.guard import Bound, Guard, Tally, peak_bytes
 from tests.fuzz.mutate import mutants
 
 NAMES: Final = ("frame", "reply", "document", "arguments", "token", "socket", "port")
@@ -46,18 +46,24 @@ def opened(name: str) -> Iterator[Any]:
         yield next(one for one in targets.TARGETS if one.name == name)
 
 
-def run(seconds: float, seed: int, names: Sequence[str] = NAMES) -> dict[str, Any]:
-    """Fuzz for so long; return the report. `ok`: nothing was found."""
+def run(
+    seconds: float, seed: int, names: Sequence[str] = NAMES, inputs: int | None = None
+) -> dict[str, Any]:
+    """Fuzz for so long, or with so many inputs for each target and engine; return the report.
+
+    `ok`: nothing was found, and no engine was idle.
+    """
     before, growth_bytes = peak_bytes(), 0
     share_s = seconds / len(names)
     why_not = guided.missing()
-    if why_not is None and share_s / 2 < guided.LEAST_S:
+    if why_not is None and inputs is None and share_s / 2 < guided.LEAST_S:
         why_not = "atheris is installed, and a run this short leaves no time for it"
-    print(why_not or "atheris runs for half of the time of what it can follow", flush=True)
+    print(why_not or "atheris runs on what it can follow", flush=True)
     reports: dict[str, Any] = {}
     findings: list[dict[str, Any]] = []
+    idle: list[str] = []
     for name in names:
-        tally = _fuzz(name, seed, share_s, with_atheris=why_not is None)
+        tally = _fuzz(name, seed, share_s, inputs, with_atheris=why_not is None)
         growth_bytes = max(growth_bytes, peak_bytes() - before)
         reports[name] = {
             "inputs": sum(tally.inputs.values()),
@@ -69,9 +75,14 @@ def run(seconds: float, seed: int, names: Sequence[str] = NAMES) -> dict[str, An
         print(f"{name}: {reports[name]}", flush=True)
         if tally.finding is not None:
             findings.append(_keep(name, tally))
+        else:
+            wanted = engines(name, with_atheris=why_not is None)
+            idle += [f"{name}: {engine}" for engine in wanted if not tally.inputs.get(engine)]
+    if idle:
+        print(f"These engines gave no input: {', '.join(idle)}", flush=True)
     kinds = [finding["kind"] for finding in findings]
     return {
-        "ok": not findings,
+        "ok": not findings and not idle,
         "seed": seed,
         "seconds": seconds,
         "inputs": sum(report["inputs"] for report in reports.values()),
@@ -80,6 +91,7 @@ def run(seconds: float, seed: int, names: Sequence[str] = NAMES) -> dict[str, An
         "over_memory": kinds.count("memory"),
         "broken_promises": kinds.count("promise"),
         "findings": findings,
+        "idle": idle,
         "max_input_bytes": max(report["max_input_bytes"] for report in reports.values()),
         "memory_growth_bytes": growth_bytes,
         "atheris": why_not or "ran",
@@ -87,21 +99,35 @@ def run(seconds: float, seed: int, names: Sequence[str] = NAMES) -> dict[str, An
     }
 
 
-def _fuzz(name: str, seed: int, seconds: float, *, with_atheris: bool) -> Tally:
+def engines(name: str, *, with_atheris: bool) -> list[str]:
+    """Return the engines that a target is run under."""
+    atheris = ["atheris"] if with_atheris and name in guided.TARGETS else []
+    return [*atheris, "mutations", properties.ENGINE]
+
+
+def _fuzz(name: str, seed: int, seconds: float, inputs: int | None, *, with_atheris: bool) -> Tally:
     with opened(name) as target:
         guard = Guard(target.feed)
         began = time.monotonic()
         if with_atheris and name in guided.TARGETS:
-            trouble = guided.run(target, guard.tally, seed, seconds / 2)
+            trouble = guided.run(target, guard.tally, seed, seconds / 2, inputs)
             if trouble:
                 print(trouble, flush=True)
         left_s = max(0.0, began + seconds - time.monotonic())
-        half = time.monotonic() + left_s / 2
+
+        def bound() -> Bound:
+            if inputs is not None:
+                return Bound(most=inputs)
+            return Bound(until=time.monotonic() + left_s / 2)
+
+        mutations = bound()
         rng = random.Random(f"{seed}/{name}")
         for data in mutants(rng, target.seeds(), target.most_bytes):
-            if guard.failed or not guard.give(data, "mutations") or time.monotonic() > half:
+            if guard.failed or not guard.give(data, "mutations"):
                 break
-        properties.run(target, guard, seed, half + left_s / 2)
+            if mutations.is_reached(guard.given("mutations")):
+                break
+        properties.run(target, guard, seed, bound())
         return guard.tally
 
 

@@ -19,12 +19,14 @@ from msgspec import Raw
 from objq import framing, incoming
 from objq.core import jsontext
 from objq.server import consumer, listener
+from tests.fuzz import guided
 from tests.fuzz.guard import Finding, Guard
 from tests.fuzz.mutate import mutants
-from tests.fuzz.run import NAMES, opened
+from tests.fuzz.run import NAMES, engines, opened, run
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 6
+SHORT_RUN_INPUTS = 100
+TIMEOUT_S = 600.0
 INPUTS = 4_000
 """Among so many a planted fault has to be found."""
 
@@ -39,18 +41,30 @@ def fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         env={"PATH": "", "PYTHONPATH": f"{ROOT}:{ROOT / 'dashboard'}"},
+        timeout=TIMEOUT_S,
     )
 
 
 def test_a_short_run_finds_nothing() -> None:
-    done = fuzz("--seconds", str(SECONDS))
+    done = fuzz("--inputs", str(SHORT_RUN_INPUTS))
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["ok"] and report["crashes"] == report["hangs"] == 0
     assert set(report["targets"]) == set(NAMES)
+    is_there = guided.missing() is None
+    assert report["atheris"] == "ran" if is_there else "not installed" in report["atheris"]
     for name, target in report["targets"].items():
-        assert target["inputs"] > 10, f"{name}: {target}"
-    assert re.match("atheris (is|runs)", done.stdout.splitlines()[1])
+        given = target["by_engine"]
+        assert set(given) == set(engines(name, with_atheris=is_there)), f"{name}: {target}"
+        for engine in ("mutations", "hypothesis"):
+            assert given[engine] == SHORT_RUN_INPUTS, f"{name}: {target}"
+
+
+def test_an_engine_that_gives_nothing_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fuzz.properties.run", lambda *_: None)
+    report = run(60.0, 1, ["token"], inputs=10)
+    assert report["ok"] is False
+    assert "token: hypothesis" in report["idle"]
 
 
 def findings(
@@ -177,7 +191,7 @@ def test_memory_without_bound_is_found_and_the_run_fails(tmp_path: Path) -> None
         "from tests.fuzz import __main__ as command\n"
         "codec.SLICE_BYTES = 1 << 40\n"
         "guard.MEMORY_LIMIT_BYTES = 128 << 20\n"
-        "sys.argv[1:] = ['--seconds', '60', '--only', 'document']\n"
+        "sys.argv[1:] = ['--inputs', '1000', '--only', 'document']\n"
         "sys.exit(command.main())"
     )
     done = subprocess.run(
@@ -187,6 +201,7 @@ def test_memory_without_bound_is_found_and_the_run_fails(tmp_path: Path) -> None
         capture_output=True,
         text=True,
         check=False,
+        timeout=TIMEOUT_S,
     )
     assert done.returncode == 1, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])

@@ -13,10 +13,11 @@ LONGEST_COMMAND = 60
 
 OPEN_TO_THE_DASHBOARD = {
     *("objq", "objq.client.reading", "objq.client.sync", "objq.conf", "objq.core.ops"),
-    "objq.errors",
+    *("objq.core.filters", "objq.core.transitions", "objq.errors", "objq.finding"),
 }
 """The client and its type, the document where no broker answers, which aliases there are, the words
-of requests and answers, and errors."""
+of requests and answers, what a text is found in, what can be done in which state, errors, and which
+task a path leads to."""
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.stem)

@@ -100,6 +100,9 @@ def test_the_wheel_says_what_it_needs(wheel: Path) -> None:
     assert metadata["Name"] == "objq"
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "MIT"
+    vendored = ROOT.glob("dashboard/objq_dashboard/static/objq_dashboard/vendor/*")
+    licences = [f"{folder.relative_to(ROOT).as_posix()}/LICENSE" for folder in vendored]
+    assert sorted(metadata.get_all("License-File", [])) == sorted(["LICENSE", *licences])
     extras = set(metadata.get_all("Provides-Extra", []))
     assert {"s3", "google", "azure", "django52"} <= extras
     assert {adapter.extra for adapter in ADAPTERS} <= {

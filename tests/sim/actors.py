@@ -140,7 +140,7 @@ class BrokerActor(Actor):
         world, process = self.world, self.process
         store = self.store = StoreClient(world.store, process)
 
-        async def probe(url: str) -> Any:
+        async def probe(url: str, introduction: bytes) -> Any:
             return await world.network.probe(process, url)
 
         self.broker = Broker(

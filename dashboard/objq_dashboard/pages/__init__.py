@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from django.utils.functional import _StrPromise
 
     from objq_dashboard.page import Page
-    from objq_dashboard.source import Source
+    from objq_dashboard.source.source import Source
 
 
 class PageKind(NamedTuple):

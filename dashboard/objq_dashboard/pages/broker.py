@@ -16,7 +16,7 @@ from objq_dashboard.wording import NOTHING, age, decimal, moment, number, rate, 
 
 if TYPE_CHECKING:
     from objq.core.ops import HistoryPoint, Leadership, RecentHistory, StandbyView, Statistics
-    from objq_dashboard.source import Source
+    from objq_dashboard.source.source import Source
 
     Points = tuple[HistoryPoint, ...]
 

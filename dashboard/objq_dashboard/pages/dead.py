@@ -10,7 +10,6 @@ from msgspec import structs
 
 from objq.core import ops
 from objq.errors import Invalid
-from objq_dashboard import searching
 from objq_dashboard.page import Cell, Page, Row
 from objq_dashboard.pages.jobs import PER_PAGE, arguments, how_many
 from objq_dashboard.pages.parts import (
@@ -24,11 +23,12 @@ from objq_dashboard.pages.parts import (
     shorten,
     when,
 )
+from objq_dashboard.source import searching
 from objq_dashboard.wording import NOTHING, number
 
 if TYPE_CHECKING:
     from objq.core.ops import JobSummary, Statistics
-    from objq_dashboard.source import Source
+    from objq_dashboard.source.source import Source
 
 GROUPED: Final = 1_000
 """The newest dead jobs, which are counted by task and error."""

@@ -11,7 +11,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from msgspec import UNSET
 
-from objq import conf
 from objq.core import ops
 from objq_dashboard import masking
 from objq_dashboard.page import Cell, Row
@@ -29,7 +28,7 @@ from objq_dashboard.wording import NOTHING, age, moment, number, utc
 
 if TYPE_CHECKING:
     from objq.core.ops import Attempt, JobView, Statistics
-    from objq_dashboard.source import Source
+    from objq_dashboard.source.source import Source
 
 MOST_SHOWN: Final = 32_768
 """Characters of arguments or of a result; longer ones are cut."""
@@ -50,7 +49,7 @@ def build(source: Source, query: Query, stats: Statistics) -> dict[str, Any]:
     job = source.get([job_id])[0] if 0 < len(job_id) <= ops.MAX_JOB_ID else None
     texts = {name: Cell(text="") for name in NONE}
     if job is None:
-        texts["gone"] = Cell(text=what_is_known(source, job_id))
+        texts["gone"] = Cell(text=what_is_known(job_id))
         return {"texts": texts, "tables": {"facts": (), "attempts": ()}}
     mask = masking.mask_for(job.task)
     texts["state-code"] = Cell(text=job.state)
@@ -180,16 +179,18 @@ def after(claimed_at: int, started_at: int | None) -> Cell:
     return Cell(text=age((started_at - claimed_at) / 1000), title=utc(started_at))
 
 
-def what_is_known(source: Source, job_id: str) -> str:
-    """Return what can be said of a job that is not there."""
-    options = conf.options_for(source.alias)
+def what_is_known(job_id: str) -> str:
+    """Return what can be said of a job that is not there.
+
+    For how long and how many finished jobs are kept is up to the broker that leads; the settings of
+    this site may be others.
+    """
     said = [
         _("There is no job %(id)s.") % {"id": job_id},
         _(
-            "It was deleted, or was finished longer ago than %(age)s, or was one of more than "
-            "%(count)s finished jobs; or there never was one."
-        )
-        % {"age": age(options.result_ttl_s), "count": number(options.max_finished)},
+            "It was deleted, or was finished so long ago, or so many jobs ago, that it is not kept "
+            "any more; or there never was one."
+        ),
     ]
     made_ms = drawn_at(job_id)
     if made_ms is not None:

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from objq.core import ops
 from objq.errors import Invalid
-from objq_dashboard import masking, searching
+from objq_dashboard import masking
 from objq_dashboard.page import Cell, Page, Row
 from objq_dashboard.pages.parts import (
     FILTERS,
@@ -26,15 +26,14 @@ from objq_dashboard.pages.parts import (
     state_cell,
     when,
 )
-from objq_dashboard.searching import wanted
+from objq_dashboard.source import searching
+from objq_dashboard.source.searching import wanted
 from objq_dashboard.wording import NOTHING, age, number, utc
 
 if TYPE_CHECKING:
     from objq.core.ops import JobSummary, Statistics
-    from objq_dashboard.searching import Found
-    from objq_dashboard.source import Source
-
-__all__ = ["build", "choices", "wanted"]
+    from objq_dashboard.source.searching import Found
+    from objq_dashboard.source.source import Source
 
 PER_PAGE = 50
 MOST_ARGUMENTS = 120

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django.utils.translation import gettext as _
 
+from objq_dashboard.health import LONG_MS
 from objq_dashboard.page import Cell, Row
 from objq_dashboard.pages.charts import charts, per_second, said
 from objq_dashboard.pages.parts import Query, answered, heartbeat, job_cell, link, since
@@ -14,10 +15,7 @@ from objq_dashboard.wording import NOTHING, age, number, rate, utc
 
 if TYPE_CHECKING:
     from objq.core.ops import HistoryPoint, QueueStats, RecentHistory, Running, Statistics
-    from objq_dashboard.source import Source
-
-LONG_S: Final = 60.0
-"""A job that is ready for so long is worth a look."""
+    from objq_dashboard.source.source import Source
 
 RATES: Final = ("pushed", "finished", "failed")
 
@@ -88,8 +86,9 @@ def rate_cell(name: str, points: tuple[HistoryPoint, ...]) -> Cell:
 def oldest_cell(at_ms: int | None, now_ms: int) -> Cell:
     if at_ms is None:
         return Cell(text=_("none waits"))
-    waits_s = (now_ms - at_ms) / 1000
-    return Cell(text=age(waits_s), title=utc(at_ms), mark="warn" if waits_s > LONG_S else "")
+    waits_ms = now_ms - at_ms
+    mark = "warn" if waits_ms > LONG_MS else ""
+    return Cell(text=age(waits_ms / 1000), title=utc(at_ms), mark=mark)
 
 
 def count(source: Source, value: int, state: str, queue: str = "") -> Cell:

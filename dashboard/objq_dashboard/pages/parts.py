@@ -17,8 +17,8 @@ from objq_dashboard.wording import NOTHING, age, moment, utc
 
 if TYPE_CHECKING:
     from objq.core.ops import JobSummary, Statistics
-    from objq_dashboard.searching import Found
-    from objq_dashboard.source import Source
+    from objq_dashboard.source.searching import Found
+    from objq_dashboard.source.source import Source
 
 Query = Mapping[str, str]
 

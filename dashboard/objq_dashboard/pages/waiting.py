@@ -13,7 +13,7 @@ from objq_dashboard.wording import age, moment, number
 
 if TYPE_CHECKING:
     from objq.core.ops import JobView, Statistics
-    from objq_dashboard.source import Source
+    from objq_dashboard.source.source import Source
 
 MOST_AHEAD: Final = 200
 """Waiting jobs of a queue that are counted one by one."""

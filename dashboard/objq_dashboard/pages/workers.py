@@ -14,7 +14,7 @@ from objq_dashboard.wording import NOTHING, age, number, utc
 
 if TYPE_CHECKING:
     from objq.core.ops import Running, Statistics, WorkerView
-    from objq_dashboard.source import Source
+    from objq_dashboard.source.source import Source
 
 
 @answered

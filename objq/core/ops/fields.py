@@ -28,6 +28,9 @@ MAX_GRANTS: Final = 1000
 MAX_LOOKED_UP: Final = 1000
 """Jobs that one `get` may ask for."""
 
+MAX_PAGE: Final = 200
+"""Jobs that one `list` may ask for."""
+
 MAX_QUEUES: Final = 100
 """Queues that one claim, one filter or one worker may name."""
 

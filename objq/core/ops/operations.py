@@ -11,6 +11,7 @@ from objq.core.ops.fields import (
     MAX_ITEMS,
     MAX_LOOKED_UP,
     MAX_NAME,
+    MAX_PAGE,
     MAX_QUEUES,
     MAX_RETRY_AFTER_S,
     ClaimId,
@@ -171,7 +172,7 @@ class Page(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """At most `limit` jobs, from the beginning or from the `cursor` of the answer before."""
 
     cursor: Annotated[str, Meta(max_length=256)] | None = None
-    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 50
 
 
 class ListJobs(Op, frozen=True, tag="list", kw_only=True):

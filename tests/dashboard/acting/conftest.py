@@ -10,7 +10,7 @@ from django.test import Client, override_settings
 from objq.client.shared import shared
 from objq.conf import BACKEND
 from objq.store.open import open_store
-from objq_dashboard import source
+from objq_dashboard.source import source
 from tests.client.localbroker import LocalBroker
 
 if TYPE_CHECKING:

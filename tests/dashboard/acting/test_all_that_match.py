@@ -10,7 +10,7 @@ from django.test import Client
 from msgspec import Raw
 
 import objq
-from objq_dashboard import applying, choosing
+from objq_dashboard.actions import applying, selection
 from tests.dashboard.acting import stage
 from tests.dashboard.acting.stage import BASE, act
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def test_all_that_match_are_counted_confirmed_and_done_page_by_page(
     operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choosing, "PAGE", 3)
+    monkeypatch.setattr(selection, "PAGE", 3)
     monkeypatch.setattr(applying, "AT_ONCE", 4)
     mine, others = stage.dead(10), stage.dead(2, task="shop.tasks.bill")
     query = "task=shop.tasks.send"
@@ -69,14 +69,14 @@ def test_a_job_that_changes_after_it_was_found_is_left_alone(
 ) -> None:
     stays, goes = stage.dead(2)
     asked = act(operator, "delete", scope="all", page="dead")
-    find = choosing.all_that_match
+    find = selection.all_that_match
 
-    def find_and_lose(*args: Any) -> choosing.Found:
+    def find_and_lose(*args: Any) -> selection.Found:
         found = find(*args)
         objq.connect().retry([goes])
         return found
 
-    monkeypatch.setattr(choosing, "all_that_match", find_and_lose)
+    monkeypatch.setattr(selection, "all_that_match", find_and_lose)
     said = [text.partition(" <")[0] for _, text in asked.agree().said]
     assert said == ["1 job was deleted.", "1 job was left alone: it is waiting now."]
     assert stage.states([stays, goes]) == ["gone", "ready"]
@@ -86,7 +86,7 @@ def test_a_job_that_changes_after_it_was_found_is_left_alone(
 def test_there_is_a_bound_to_what_is_done_at_once(
     operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choosing, "MOST", 4)
+    monkeypatch.setattr(selection, "MOST", 4)
     ids = stage.dead(6)
     asked = act(operator, "retry", scope="all", page="dead")
     assert "at most 4 are done at once" in asked.page

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
+from django.http import QueryDict
 from django.test import Client
 from django.urls import reverse
 
+from objq_dashboard.actions.form import read
 from tests.dashboard.acting import stage
 from tests.dashboard.acting.stage import BASE, act
 
@@ -127,6 +129,7 @@ def test_no_form_leads_to_another_site(operator: Client, fields: dict[str, str])
         {"page": "broker"},
         {"backend": "nonsense"},
         {"key": "x" * 500},
+        {"chosen": "dead:" + "x" * 500},
         {"query": "&".join(f"a{n}=1" for n in range(100))},
     ],
 )
@@ -141,3 +144,16 @@ def test_an_id_is_only_an_id(operator: Client) -> None:
         assert answer.location.startswith(f"{BASE}jobs/")
         assert ".." not in answer.location or "%2F" in answer.location
         assert "<script>" not in "".join(text for _, text in answer.said)
+
+
+def test_of_a_form_no_more_is_read_than_the_site_allows(operator: Client) -> None:
+    assert act(operator, "retry", ["x"] * 1001, seen="dead").status == 400
+
+
+def test_ids_that_were_confirmed_are_kept_in_order_by_state() -> None:
+    form = QueryDict(mutable=True)
+    form.update({"action": "delete", "backend": "default", "page": "jobs"})
+    form.setlist("chosen", ["dead:b", "ready:c", "dead:a", "dead:", "nonsense:d", "e"])
+    wish = read(form)
+    assert wish is not None
+    assert dict(wish.chosen) == {"dead": ["b", "a"], "ready": ["c"]}

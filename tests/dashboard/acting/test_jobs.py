@@ -10,7 +10,7 @@ from django.test import Client
 
 import objq
 from objq.core.ops import Completion
-from objq_dashboard import reporting
+from objq_dashboard.actions import messages
 from tests.dashboard.acting import stage
 from tests.dashboard.acting.stage import BASE, act
 
@@ -158,7 +158,7 @@ def test_nothing_selected(operator: Client) -> None:
 def test_many_of_a_kind_are_counted_and_some_are_named(
     operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reporting, "NAMED", 3)
+    monkeypatch.setattr(messages, "NAMED", 3)
     ids = stage.running(5)
     ((_, text),) = act(operator, "retry", ids, seen="dead").said
     assert text.startswith("5 jobs were left alone: they are running now")

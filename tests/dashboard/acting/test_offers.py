@@ -12,6 +12,7 @@ from django.utils.html import escape
 
 import objq
 from objq.core.ops import NewJob
+from objq_dashboard.actions.actions import JOB_ACTIONS
 from tests.dashboard.acting import stage
 from tests.dashboard.acting.stage import BASE, act
 
@@ -85,3 +86,12 @@ def test_queues_are_paused_and_resumed(operator: Client) -> None:
     ]
     ((level, _),) = act(operator, "pause", [], page="overview").said
     assert level == "warning"
+
+
+def test_what_is_offered_is_what_the_core_does() -> None:
+    assert {name: action.states for name, action in JOB_ACTIONS.items()} == {
+        "retry": {"dead", "cancelled"},
+        "run_now": {"scheduled"},
+        "cancel": {"ready", "scheduled", "running"},
+        "delete": {"ready", "scheduled", "dead", "succeeded", "cancelled"},
+    }

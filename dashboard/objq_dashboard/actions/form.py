@@ -6,7 +6,9 @@ address is made here, and cannot lead out of the dashboard.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -15,20 +17,24 @@ from msgspec import structs
 
 from objq import conf
 from objq.core import ops
-from objq_dashboard.actions import JOB_ACTIONS, QUEUE_ACTIONS, as_state
-from objq_dashboard.searching import wanted
+from objq_dashboard.actions.actions import JOB_ACTIONS, QUEUE_ACTIONS, as_state
+from objq_dashboard.source.searching import wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from django.http import QueryDict
 
-    from objq_dashboard.actions import JobAction, QueueAction
+    from objq_dashboard.actions.actions import JobAction, QueueAction
 
 PATHS: Final = {"overview": "", "jobs": "jobs/", "dead": "dead/", "job": ""}
 """Of the pages that have a form, from the overview; that of a job depends on its id."""
 
 MAX_QUERY_FIELDS: Final = 20
+
+MAX_KEY: Final = max(ops.MAX_JOB_ID, ops.MAX_NAME)
+"""Characters of a row's key: a job's id or a queue's name. How many there may be Django bounds, by
+DATA_UPLOAD_MAX_NUMBER_FIELDS (1000 unless the site says otherwise); more are answered with 400."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +52,7 @@ class Asked:
     keys: tuple[str, ...]
     seen: ops.JobState | None
     all_that_match: bool
-    chosen: Mapping[ops.JobState, tuple[str, ...]]
+    chosen: Mapping[ops.JobState, Sequence[str]]
     confirmed: Mapping[str, int]
 
     @property
@@ -86,14 +92,14 @@ def read(form: QueryDict) -> Asked | None:
     except ValueError:
         return None
     keys = tuple(dict.fromkeys(key for key in form.getlist("key") if key))
-    if any(len(key) > ops.MAX_NAME for key in keys):
-        return None
-    chosen: dict[ops.JobState, tuple[str, ...]] = {}
+    chosen: dict[ops.JobState, list[str]] = defaultdict(list)
     for text in form.getlist("chosen"):
         word, _, job_id = text.partition(":")
         state = as_state(word)
-        if state is not None and 0 < len(job_id) <= ops.MAX_JOB_ID:
-            chosen[state] = (*chosen.get(state, ()), job_id)
+        if state is not None and job_id:
+            chosen[state].append(job_id)
+    if any(len(key) > MAX_KEY for key in chain(keys, *chosen.values())):
+        return None
     return Asked(
         action=action,
         alias=alias,

@@ -13,12 +13,11 @@ from msgspec import structs
 
 import objq
 from objq.core import ops
-from objq.errors import TooLarge
-from objq_dashboard.searching import visible
+from objq_dashboard.source.lookup import looked_up
+from objq_dashboard.source.searching import visible
 
 if TYPE_CHECKING:
-    from objq.client.sync import SyncClient
-    from objq_dashboard.actions import JobAction
+    from objq_dashboard.actions.actions import JobAction
 
 MOST: Final = 20_000
 """Jobs that one action is done to; the page says when there are more, and how to go on."""
@@ -100,17 +99,3 @@ def as_they_are(alias: str, action: JobAction, ids: Iterable[str]) -> Found:
             else:
                 misfits[job.state] += 1
     return Found(chosen=chosen, misfits=misfits)
-
-
-def looked_up(
-    client: SyncClient, ids: Sequence[str], timeout_s: float
-) -> tuple[ops.JobView | None, ...]:
-    """Return the jobs as they are now, in parts where they are too large for one answer."""
-    try:
-        return client.get(ids, timeout_s=timeout_s).jobs
-    except TooLarge:
-        if len(ids) == 1:
-            raise
-    half = len(ids) // 2
-    first, second = ids[:half], ids[half:]
-    return looked_up(client, first, timeout_s) + looked_up(client, second, timeout_s)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import objq
 from objq.errors import ConfigurationError, DocumentError, ObjqError, Rejected
-from objq_dashboard.rates import Rates
+from objq_dashboard.source.rates import Rates
 
 if TYPE_CHECKING:
     from objq.core.ops import Statistics
@@ -20,8 +20,8 @@ WAIT_AGAIN_AFTER_S: Final = 30.0
 """A silence that was met longer ago says nothing about now."""
 
 
-class Broker:
-    """The broker of a backend. A silent one is tried in the background while pages are built."""
+class Silence:
+    """Whether the broker of a backend is silent. Such a one is tried in the background."""
 
     def __init__(self, alias: str, timeout_s: float) -> None:
         self.last: Statistics | None = None

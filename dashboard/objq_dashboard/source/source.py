@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
+from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -18,10 +18,11 @@ from django.core.signals import setting_changed
 
 import objq
 from objq.core import ops
-from objq.errors import DocumentError, ObjqError, Rejected, TooLarge, Unsupported
-from objq_dashboard.answers import Answers
-from objq_dashboard.broker import Broker
-from objq_dashboard.document import ReadDocument
+from objq.errors import DocumentError, ObjqError, Rejected, Unsupported
+from objq_dashboard.source.answers import Answers
+from objq_dashboard.source.lookup import looked_up
+from objq_dashboard.source.reading import ReadDocument
+from objq_dashboard.source.silence import Silence
 
 if TYPE_CHECKING:
     from objq.client.reading import DocumentReader, Reading
@@ -58,7 +59,7 @@ class Source:
 
     @property
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return time_ns() // 1_000_000
 
     def pushed_since_silent(self, stats: ops.Statistics) -> int | None:
         """Return how many jobs were pushed since a broker told its figures; None if unknown.
@@ -66,12 +67,12 @@ class Source:
         `stats`: the document's. Nearly all of them were written directly: of those that the broker
         committed in its last moments it told nobody here.
         """
-        return None if self.why is None else self._shared.broker.pushed_since(stats)
+        return None if self.why is None else self._shared.silence.pushed_since(stats)
 
     def stats(self) -> ops.Statistics:
         def ask() -> ops.Statistics:
             stats = objq.connect(self.alias).stats(timeout_s=TIMEOUT_S)
-            self._shared.broker.told(stats)
+            self._shared.silence.told(stats)
             return stats
 
         return self._ask("stats", ask, lambda reader: reader.read().statistics())
@@ -86,16 +87,11 @@ class Source:
         return self._ask(op, ask, lambda reader: reader.list(op))
 
     def get(self, ids: Sequence[str]) -> tuple[ops.JobView | None, ...]:
-        """Return the jobs, None for each that there is not; many large ones one by one."""
+        """Return the jobs, None for each that there is not."""
         wanted = tuple(ids)
 
         def ask() -> tuple[ops.JobView | None, ...]:
-            client = objq.connect(self.alias)
-            try:
-                return client.get(wanted, timeout_s=TIMEOUT_S).jobs
-            except TooLarge:
-                one_by_one = (client.get([one], timeout_s=TIMEOUT_S) for one in wanted)
-                return tuple(found.jobs[0] for found in one_by_one)
+            return looked_up(objq.connect(self.alias), wanted, TIMEOUT_S)
 
         if not wanted:
             return ()
@@ -126,7 +122,7 @@ class Source:
 
         Empty until it has looked for a while, and where no broker answers.
         """
-        return {} if self.why is not None else self._shared.broker.rates.of(queue)
+        return {} if self.why is not None else self._shared.silence.rates.of(queue)
 
     def derived(self, name: str, version: object, make: Callable[[], T]) -> T:
         """Return what `make` makes of many answers, made once for each version of them."""
@@ -144,12 +140,12 @@ class Source:
         A search through all jobs would else be made by every look, every second.
         """
         known = self._shared.kept.get(question)
-        now = time.monotonic()
+        now = monotonic()
         if known is not None and now < known[0]:
             found: T = known[1]
             return found
         made = make()
-        took_s = time.monotonic() - now
+        took_s = monotonic() - now
         if took_s > QUICK_S:
             if len(self._shared.kept) >= MAX_KEPT:
                 self._shared.kept.clear()
@@ -173,7 +169,7 @@ class Source:
         answers = answers or self._shared.answers
         if self.why is None:
             try:
-                return answers.once(key, lambda: self._shared.broker.ask(ask))
+                return answers.once(key, lambda: self._shared.silence.ask(ask))
             except Unsupported:  # a process without a broker, which remembers nothing of the kind
                 return None
             except (objq.ConfigurationError, DocumentError, Rejected):
@@ -195,7 +191,7 @@ class _Shared:
     def __init__(self, alias: str) -> None:
         self.answers = Answers()
         self.histories = Answers(fresh_s=HISTORY_S)
-        self.broker = Broker(alias, TIMEOUT_S)
+        self.silence = Silence(alias, TIMEOUT_S)
         self.document = ReadDocument(alias)
         self.derived: dict[str, tuple[object, Any]] = {}
         self.kept: dict[object, tuple[float, Any]] = {}

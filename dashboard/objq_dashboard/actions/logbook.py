@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from objq_dashboard.access import User
-    from objq_dashboard.actions import JobAction, QueueAction
-    from objq_dashboard.applying import Report
+    from objq_dashboard.actions.actions import JobAction, QueueAction
+    from objq_dashboard.actions.applying import Report
 
 NAMED: Final = 50
 """Ids that an entry names; the others are counted."""

@@ -6,13 +6,13 @@ the user out.
 
 What it cannot ask are the rules of an AdminSite (`has_permission`, such as a second factor) and of
 middleware: these look at requests. So a page, which has met them all, holds a pass, and a socket
-without the pass of its user is not served.
+without the pass of its user is not served, nor any longer when it is not one any more.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from django.conf import settings
 from django.contrib.auth import (
@@ -32,14 +32,19 @@ if TYPE_CHECKING:
 
 SALT: Final = "objq_dashboard.live"
 
+Refusal = Literal["denied", "unknown"]
 
-def may_look_on(session_key: str | None) -> bool:
-    """Read session, user and permissions; return whether they allow to see the queue.
 
-    A session that has ended (by logging out, by its age, by another password) belongs to nobody.
+def refusal(session_key: str | None, given_pass: str) -> Refusal | None:
+    """Read session, user and permissions, once; return None if they and the pass let look on.
+
+    `denied`: they do not allow to see the queue. A session that has ended (by logging out, by its
+    age, by another password) belongs to nobody. `unknown`: it is no pass of this user.
     """
     user = None if session_key is None else _user(session_key)
-    return user is not None and may_view(user)
+    if user is None or not may_view(user):
+        return "denied"
+    return None if _is_pass(user, given_pass) else "unknown"
 
 
 def pass_for(user: Any) -> str:
@@ -50,13 +55,9 @@ def pass_for(user: Any) -> str:
     return _pass_for(user, settings.SECRET_KEY)
 
 
-def is_pass(session_key: str, given: str) -> bool:
-    """Return whether it is a pass for the user of this session."""
-    user = _user(session_key)
+def _is_pass(user: User, given: str) -> bool:
     keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
-    return user is not None and any(
-        constant_time_compare(given, _pass_for(user, key)) for key in keys
-    )
+    return any(constant_time_compare(given, _pass_for(user, key)) for key in keys)
 
 
 def _pass_for(user: Any, secret: str | bytes) -> str:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import UNSET
 
-from objq.core import ops
+from objq.core import filters, ops
 from objq.errors import Invalid
 from objq_dashboard import masking
 
 if TYPE_CHECKING:
-    from objq_dashboard.source import Source
+    from objq_dashboard.source.source import Source
 
 LOOK_FOR_S: Final = 0.1
 """One page is looked for no longer; then it says how to search on."""
@@ -103,21 +103,18 @@ def visible(jobs: Iterable[ops.JobSummary], text: str | None, get: Get) -> list[
 
 
 def _is_visible(job: ops.JobSummary | ops.JobView, text: str) -> bool:
-    if job.id.startswith(text) or text in job.task:
+    if filters.is_named(job.id, job.task, text):
         return True
     if job.args is UNSET or job.kwargs is UNSET:  # it has gone meanwhile
         return False
     mask = masking.mask_for(job.task)
-    parts = mask.args(bytes(job.args)), mask.kwargs(bytes(job.kwargs))
-    if not any(part.masked for part in parts):
+    args, kwargs = mask.args(bytes(job.args)), mask.kwargs(bytes(job.kwargs))
+    if not (args.masked or kwargs.masked):
         return True
-    return any(spelling in _spelt(part.text) for spelling in _spellings(text) for part in parts)
+    return filters.stands_in(filters.spellings(text), _spelt(args.text), _spelt(kwargs.text))
 
 
-def _spelt(shown: str) -> str:
+def _spelt(shown: str) -> bytes:
     """Return JSON text with and without spaces: as it was pushed, it may be either."""
-    return f"{shown}\n{json.dumps(json.loads(shown), ensure_ascii=False, separators=(',', ':'))}"
-
-
-def _spellings(text: str) -> set[str]:
-    return {text, json.dumps(text, ensure_ascii=False)[1:-1]}
+    dense = json.dumps(json.loads(shown), ensure_ascii=False, separators=(",", ":"))
+    return f"{shown}\n{dense}".encode(errors="replace")

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from objq_dashboard import choosing
+from objq_dashboard.actions import selection
 from objq_dashboard.models import Queue
 from objq_dashboard.pages.parts import STATES
 from objq_dashboard.wording import number
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
     from django.http import HttpRequest, HttpResponse
 
-    from objq_dashboard.actions import JobAction
-    from objq_dashboard.asked import Asked
-    from objq_dashboard.choosing import Found
+    from objq_dashboard.actions.actions import JobAction
+    from objq_dashboard.actions.form import Asked
+    from objq_dashboard.actions.selection import Found
 
 NAMED = 20
 """Ids that the page lists of a selection."""
@@ -52,7 +52,7 @@ def ask(
         "ids": () if wish.all_that_match else found.ids[:NAMED],
         "left_out": left_out(found) if found.misfits else "",
         "grown": wish.all_that_match and bool(wish.confirmed),
-        "most": number(choosing.MOST) if found.cut else "",
+        "most": number(selection.MOST) if found.cut else "",
         "filters": _filters(wish) if wish.all_that_match else (),
         "back": wish.back(site.name),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,31 +12,33 @@ from django.http import HttpResponseBadRequest, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from objq.errors import ObjqError
-from objq_dashboard import applying, asked, choosing, confirming, reporting
 from objq_dashboard.access import may_act
-from objq_dashboard.actions import JobAction, QueueAction
-from objq_dashboard.asked import job_address
-from objq_dashboard.choosing import Found
-from objq_dashboard.logbook import Entry
+from objq_dashboard.actions import applying, confirming, form, selection
+from objq_dashboard.actions.actions import JobAction, QueueAction
+from objq_dashboard.actions.form import job_address
+from objq_dashboard.actions.logbook import Entry
+from objq_dashboard.actions.messages import sentences
+from objq_dashboard.actions.selection import Found
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
     from django.http import HttpRequest, HttpResponse
 
-    from objq_dashboard.asked import Asked
+    from objq_dashboard.actions.form import Asked
 
 
 def act(request: HttpRequest, site: AdminSite) -> HttpResponse:
     """Do what a form asks, and go back to its page, which tells what has become of it."""
+    until = time.monotonic() + applying.ACT_FOR_S
     if not may_act(request.user):
         raise PermissionDenied
     if request.method != "POST":
         return confirming.nothing_done(request, site)
-    wish = asked.read(request.POST)
+    wish = form.read(request.POST)
     if wish is None:
         return HttpResponseBadRequest("This is nothing that the dashboard asks.")
     if isinstance(wish.action, QueueAction):
-        return _on_queues(request, site, wish, wish.action)
+        return _on_queues(request, site, wish, wish.action, until)
     try:
         found, agreed = _find(wish, wish.action)
     except ObjqError as error:
@@ -43,33 +46,38 @@ def act(request: HttpRequest, site: AdminSite) -> HttpResponse:
         return HttpResponseRedirect(wish.back(site.name))
     if found.count and not agreed:
         return confirming.ask(request, site, wish, wish.action, found)
-    return _on_jobs(request, site, wish, wish.action, found)
+    return _on_jobs(request, site, wish, wish.action, found, until)
 
 
 def _find(wish: Asked, action: JobAction) -> tuple[Found, bool]:
     """Return the jobs that are meant, and whether the operator has agreed to these already."""
     if wish.all_that_match:
-        found = choosing.all_that_match(wish.alias, action, wish.filter)
+        found = selection.all_that_match(wish.alias, action, wish.filter)
         return found, not found.exceeds(wish.confirmed)
     if wish.chosen:
         return Found(chosen=wish.chosen), True
     if wish.seen is not None and wish.keys:
         return Found(chosen={wish.seen: wish.keys}), not action.destroys
     # They were shown in several states; which ones is shown again, before anything is done.
-    return choosing.as_they_are(wish.alias, action, wish.keys), False
+    return selection.as_they_are(wish.alias, action, wish.keys), False
 
 
 def _on_jobs(
-    request: HttpRequest, site: AdminSite, wish: Asked, action: JobAction, found: Found
+    request: HttpRequest,
+    site: AdminSite,
+    wish: Asked,
+    action: JobAction,
+    found: Found,
+    until: float,
 ) -> HttpResponse:
     if not found.count:
         messages.warning(request, confirming.why_nothing(action, found))
         return HttpResponseRedirect(wish.back(site.name))
     entry = Entry(request.user, wish.alias, action, "job", found.ids)
-    report = applying.on_jobs(wish.alias, action, found.chosen)
+    report = applying.on_jobs(wish.alias, action, found.chosen, until)
     entry.close(report)
     address = None if wish.page == "job" else partial(job_address, site.name, wish.alias)
-    for message in reporting.sentences(action, report, address):
+    for message in sentences(action, report, address):
         messages.add_message(request, message.level, message.text)
     if found.cut:
         messages.warning(request, _("There are more that match. Do it again for those."))
@@ -78,13 +86,13 @@ def _on_jobs(
 
 
 def _on_queues(
-    request: HttpRequest, site: AdminSite, wish: Asked, action: QueueAction
+    request: HttpRequest, site: AdminSite, wish: Asked, action: QueueAction, until: float
 ) -> HttpResponse:
     if wish.keys:
         entry = Entry(request.user, wish.alias, action, "queue", wish.keys)
-        report = applying.on_queues(wish.alias, action, wish.keys)
+        report = applying.on_queues(wish.alias, action, wish.keys, until)
         entry.close(report)
-        for message in reporting.sentences(action, report):
+        for message in sentences(action, report):
             messages.add_message(request, message.level, message.text)
     else:
         messages.warning(request, _("No queue was selected, so nothing was done."))

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from objq.errors import ObjqError
 from objq_dashboard.access import may_act
-from objq_dashboard.actions import JOB_ACTIONS, QUEUE_ACTIONS, as_state
+from objq_dashboard.actions.actions import JOB_ACTIONS, QUEUE_ACTIONS, as_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
     from django.http import HttpRequest
 
-    from objq_dashboard.actions import JobAction, QueueAction
-    from objq_dashboard.source import Source
+    from objq_dashboard.actions.actions import JobAction, QueueAction
+    from objq_dashboard.source.source import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

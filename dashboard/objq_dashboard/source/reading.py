@@ -33,9 +33,11 @@ class ReadDocument:
 
     def look(self, look: Callable[[DocumentReader], T], timeout_s: float) -> T:
         """Return what `look` finds; raise what reading raises, and Unavailable in time."""
+        looking = self._thread.submit(self._look, look)
         try:
-            return self._thread.submit(self._look, look).result(timeout_s)
+            return looking.result(timeout_s)
         except TimeoutError:
+            looking.cancel()  # what has not begun is not read for nobody, once the store answers
             raise Unavailable(f"The document was not read within {timeout_s:g} s.") from None
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 import objq
-from objq_dashboard import source
+from objq_dashboard.source import source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,11 +96,6 @@ class Hub:
         while True:
             try:
                 await self._follow()
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-                # Otherwise it was the client that was closed, as after a change of settings.
             except Exception as error:
                 self._complain(error)
                 self._changed.set()

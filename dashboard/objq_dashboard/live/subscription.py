@@ -12,10 +12,10 @@ from urllib.parse import parse_qsl
 from django.utils import timezone, translation
 
 from objq import conf
+from objq_dashboard.live.patches import diff
 from objq_dashboard.page import as_json
 from objq_dashboard.pages import PAGES
-from objq_dashboard.patches import diff
-from objq_dashboard.source import Source
+from objq_dashboard.source.source import Source
 from objq_dashboard.zones import zone
 
 if TYPE_CHECKING:

@@ -33,10 +33,11 @@ from channels.consumer import get_handler_name
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.http import Http404
 
-from objq_dashboard import looking
-from objq_dashboard.hub import hub_of
-from objq_dashboard.signedin import is_pass, may_look_on
-from objq_dashboard.threads import in_thread
+from objq_dashboard.live import subscription
+from objq_dashboard.live.closing import MAX_REASON, Closing
+from objq_dashboard.live.hub import hub_of
+from objq_dashboard.live.signedin import refusal
+from objq_dashboard.live.threads import in_thread
 
 if TYPE_CHECKING:
     from objq_dashboard.page import Page
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("objq_dashboard")
 
 MAX_SOCKETS: Final = 100
-"""In this process. Each costs a page built every second; who comes later polls."""
+"""In this process. Each costs a page built every second; who comes later polls. As many again may
+be arriving, of whom it is not known yet whether they may: of more, nothing is looked up."""
 
 MAX_UNREAD: Final = 2
 CHECK_EVERY_S: Final = 4.0
@@ -65,26 +67,11 @@ CHECKERS: Final = ThreadPoolExecutor(2, thread_name_prefix="objq dashboard check
 MAX_MESSAGE: Final = 100
 """Characters of what a page may send: it has little to say."""
 
-MAX_REASON: Final = 40
-"""Characters, so that a close has room for them in any script: it has 123 bytes."""
-
-CODES: Final = {"denied": 4403, "unknown": 4404, "full": 4429, "failed": 4500}
-
-
 PROTOCOL: Final = "objq"
 """What a page offers, beside its pass: headers are not logged as addresses are."""
 
-EMPTY: Final = looking.encode({"delta": {}})
-TROUBLE: Final = looking.encode({"trouble": True})
-
-
-class Closing(Exception):
-    """The socket is to be closed; `why` is one of CODES."""
-
-    def __init__(self, why: str, reason: str = "") -> None:
-        super().__init__(reason or why)
-        self.why = why
-        self.reason = reason
+EMPTY: Final = subscription.encode({"delta": {}})
+TROUBLE: Final = subscription.encode({"trouble": True})
 
 
 class Gone(Exception):
@@ -93,6 +80,7 @@ class Gone(Exception):
 
 class Live(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no types
     channel_layer_alias = ""  # it needs none, and should not wait for a site's Redis
+    _arriving: Final[set[Live]] = set()
     _open: Final[set[Live]] = set()
 
     def __init__(self) -> None:
@@ -114,6 +102,7 @@ class Live(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no typ
         try:
             await super().__call__(scope, receive, send)
         finally:
+            self._arriving.discard(self)
             if self._task is not None:
                 self._task.cancel()
 
@@ -124,6 +113,10 @@ class Live(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no typ
     async def connect(self) -> None:
         # Accepted first: a browser tells a page nothing about a handshake that was refused.
         await self.accept(PROTOCOL if PROTOCOL in self.scope["subprotocols"] else None)
+        if len(self._arriving) + len(self._open) >= 2 * MAX_SOCKETS:
+            await self._close(Closing("full"))
+            return
+        self._arriving.add(self)
         self._task = asyncio.create_task(self._serve(), name="objq dashboard socket")
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -147,27 +140,24 @@ class Live(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no typ
             self._task.cancel()
         parting = {"closing": closing.why, "reason": closing.reason}
         with contextlib.suppress(Gone):
-            await self._tell(looking.encode(parting))
-            await self.close(CODES[closing.why], closing.reason[:MAX_REASON] or None)
+            await self._tell(subscription.encode(parting))
+            await self.close(closing.code, closing.reason[:MAX_REASON] or None)
 
     # --- what is served --------------------------------------------------------------------------
 
     async def _serve(self) -> None:
         try:
-            await self._check()
-            look = await in_thread(CHECKERS, looking.parse, self.scope["query_string"])
-            if not await in_thread(CHECKERS, is_pass, self._session_key, self._given_pass):
-                raise Closing("unknown", "The pass of the page is missing or too old.")
+            async with asyncio.timeout(CHECK_TIMEOUT_S):
+                await self._check()
+                look = await in_thread(CHECKERS, subscription.parse, self.scope["query_string"])
             if len(self._open) >= MAX_SOCKETS:
-                raise Closing("full", f"{MAX_SOCKETS} pages are looked on here already.")
+                raise Closing("full")
+            self._arriving.discard(self)
             self._open.add(self)
-            try:
-                await self._until_one_ends(self._keep_checking(), self._show(look))
-            finally:
-                self._open.discard(self)
+            await self._until_one_ends(self._keep_checking(), self._show(look))
         except Closing as closing:
             await self._close(closing)
-        except looking.UnknownPage as error:
+        except subscription.UnknownPage as error:
             await self._close(Closing("unknown", str(error)))
         except Gone:
             pass  # the server says so as well, and that ends it
@@ -176,6 +166,9 @@ class Live(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no typ
                 "A page of the dashboard failed.", extra={"event": "dashboard_socket_failed"}
             )
             await self._close(Closing("failed"))
+        finally:
+            self._arriving.discard(self)
+            self._open.discard(self)
 
     async def _until_one_ends(self, *parts: Any) -> None:
         """Run both, which never end by themselves; raise what ends the first."""
@@ -199,8 +192,9 @@ class Live(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no typ
         return others[0] if others else ""
 
     async def _check(self) -> None:
-        if not await in_thread(CHECKERS, may_look_on, self._session_key):
-            raise Closing("denied")
+        why = await in_thread(CHECKERS, refusal, self._session_key, self._given_pass)
+        if why is not None:
+            raise Closing(why)
 
     async def _keep_checking(self) -> None:
         while True:
@@ -208,7 +202,7 @@ class Live(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no typ
             async with asyncio.timeout(CHECK_TIMEOUT_S):
                 await self._check()
 
-    async def _show(self, look: looking.Look) -> None:
+    async def _show(self, look: subscription.Look) -> None:
         loop = asyncio.get_running_loop()
         trouble_s, told_at = 0.0, loop.time()
         with hub_of(look.backend).looking_on() as woken:
@@ -238,9 +232,9 @@ class Live(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no typ
                 await asyncio.sleep(trouble_s)
                 await woken.wait()
 
-    def _next(self, look: looking.Look) -> str | None:
+    def _next(self, look: subscription.Look) -> str | None:
         """Build the page; return what is new to the browser. Runs in a thread, one at a time."""
         page = look.page_now()
-        text = looking.message(self._sent, page)
+        text = subscription.message(self._sent, page)
         self._sent = page
         return text

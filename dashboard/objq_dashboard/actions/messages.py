@@ -9,15 +9,15 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from objq_dashboard.actions import JobAction
+from objq_dashboard.actions.actions import JobAction
 from objq_dashboard.pages.parts import STATES
 from objq_dashboard.wording import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from objq_dashboard.actions import QueueAction
-    from objq_dashboard.applying import Fate, Report
+    from objq_dashboard.actions.actions import QueueAction
+    from objq_dashboard.actions.applying import Fate, Report
 
 NAMED: Final = 20
 """Jobs that one message lists; the others are counted."""
@@ -68,6 +68,7 @@ def _of_jobs(action: JobAction, fate: Fate, count: int) -> str:
                 count,
             )
         case "conflict":
+            values["state"] = STATES.get(fate.state, "")
             text = _conflict(action, fate.state, count)
         case "missing":
             text = ngettext(
@@ -87,6 +88,14 @@ def _of_jobs(action: JobAction, fate: Fate, count: int) -> str:
                 "it again is safe, since a job that has changed is left alone.",
                 "Whether %(count)s jobs were %(past)s is not known. %(why)s Look at the jobs; "
                 "doing it again is safe, since a job that has changed is left alone.",
+                count,
+            )
+        case _ if not fate.why:
+            text = ngettext(
+                "%(count)s job was not touched, since this has taken long enough. Do it again for "
+                "that one.",
+                "%(count)s jobs were not touched, since this has taken long enough. Do it again "
+                "for those.",
                 count,
             )
         case _:
@@ -131,12 +140,11 @@ def _conflict(action: JobAction, state: str, count: int) -> str:
             count,
         )
     if state:
-        text = ngettext(
-            "%(count)s job was left alone: it is %%(state)s now.",
-            "%(count)s jobs were left alone: they are %%(state)s now.",
+        return ngettext(
+            "%(count)s job was left alone: it is %(state)s now.",
+            "%(count)s jobs were left alone: they are %(state)s now.",
             count,
         )
-        return text.replace("%%(state)s", str(STATES[state]).replace("%", "%%"))
     return ngettext(
         "%(count)s job was left alone: it is in another state now.",
         "%(count)s jobs were left alone: they are in other states now.",
@@ -160,6 +168,10 @@ def _of_queues(action: QueueAction, fate: Fate, names: Sequence[str]) -> str:
             )
         case "refused", _other:
             text = _("Refused: %(names)s. %(why)s")
+        case _other if not fate.why:
+            text = _(
+                "Not touched, since this has taken long enough: %(names)s. Do it again for these."
+            )
         case _other:
             text = _(
                 "Not touched, since nobody answered: %(names)s. %(why)s Try again when a broker "

@@ -1,35 +1,42 @@
 """Sends an operator's requests, and says for each job what has become of it.
 
-A request is sent in parts, one after another. If the outcome of a part is not known, or nobody
-answers, the parts after it are not sent: whoever waits at the page has to decide.
+A request is sent in parts, one after another. If a part as a whole fails, or time is up, the parts
+after it are not sent: whoever waits at the page has to decide.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import objq
 from objq.core import ops
 from objq.errors import Conflict, NotFound, ObjqError, Rejected, Unknown
-from objq_dashboard.choosing import looked_up
-from objq_dashboard.source import refresh
+from objq_dashboard.source.lookup import looked_up
+from objq_dashboard.source.source import refresh
 
 if TYPE_CHECKING:
     from objq.client.sync import SyncClient
-    from objq_dashboard.actions import JobAction, QueueAction
+    from objq_dashboard.actions.actions import JobAction, QueueAction
 
 AT_ONCE: Final = min(2_000, ops.MAX_ITEMS)
 """Jobs in one request: few enough that a broker does not keep others waiting for it."""
 
 LOOK_TIMEOUT_S: Final = 2.0
 
+ACT_FOR_S: Final = 20.0
+"""Seconds from the form's arrival after which no further part is sent. Servers give a request half
+a minute, and the last part and the report take some of that."""
+
 Became = Literal["done", "asked", "conflict", "missing", "refused", "unknown", "untried"]
 """`asked`: its worker was asked to stop. `conflict`: it was in another state, and left alone.
-`missing`: there is no such job. `untried`: the request was not sent, so nothing has changed."""
+`missing`: there is no such job. `untried`: the request was not sent, so nothing has changed; `why`
+is what was met, and empty if time was up."""
 
 
 class Fate(NamedTuple):
@@ -49,62 +56,74 @@ class Report:
     def count(self, *became: Became) -> int:
         return sum(len(ids) for fate, ids in self.groups.items() if fate.became in became)
 
-    @property
-    def ids(self) -> tuple[str, ...]:
-        return tuple(one for ids in self.groups.values() for one in ids)
-
 
 Chosen = Mapping[ops.JobState, Sequence[str]]
 """Ids of jobs, by the state that the operator saw them in."""
 
+Part = tuple[Sequence[str], Callable[[], Iterable[Fate]]]
+"""Ids (or names), and what sends them in one request and tells the fate of each."""
 
-def on_jobs(alias: str, action: JobAction, chosen: Chosen) -> Report:
-    """Do it to the jobs that still are in the state that was seen."""
+
+def on_jobs(alias: str, action: JobAction, chosen: Chosen, until: float) -> Report:
+    """Do it to the jobs that still are in the state that was seen. `until`: monotonic seconds."""
     client = objq.connect(alias)
-    groups: dict[Fate, list[str]] = defaultdict(list)
     whys: dict[str, str] = {}
-    stopped: Fate | None = None
-    for state, ids in chosen.items():
-        for part in _parts(dict.fromkeys(ids)):
-            if stopped is not None:
-                groups[stopped].extend(part)
-                continue
-            try:
-                outcomes = action.run(client, part, state).items
-            except ObjqError as error:
-                groups[_of_all(error)].extend(part)
-                stopped = Fate("untried", why=error.message)
-                continue
-            for job_id, outcome in zip(part, outcomes, strict=True):
-                groups[_of_one(action, outcome, whys)].append(job_id)
+
+    def call(part: Sequence[str], state: ops.JobState) -> Iterator[Fate]:
+        for outcome in action.run(client, part, state).items:
+            yield _of_one(action, outcome, whys)
+
+    groups = _send(
+        (
+            (part, partial(call, part, state))
+            for state, ids in chosen.items()
+            for part in _parts(dict.fromkeys(ids))
+        ),
+        until,
+    )
     refresh(alias)
     return Report(_with_states(client, groups))
 
 
-def on_queues(alias: str, action: QueueAction, names: Iterable[str]) -> Report:
+def on_queues(alias: str, action: QueueAction, names: Iterable[str], until: float) -> Report:
+    """Do it to each of the queues. `until`: as for jobs."""
     client = objq.connect(alias)
-    groups: dict[Fate, list[str]] = defaultdict(list)
-    stopped: Fate | None = None
-    for name in dict.fromkeys(names):
-        if stopped is not None:
-            groups[stopped].append(name)
-            continue
-        try:
-            action.run(client, name)
-        except Rejected as error:
-            groups[_of_all(error)].append(name)
-        except ObjqError as error:
-            groups[_of_all(error)].append(name)
-            stopped = Fate("untried", why=error.message)
-        else:
-            groups[Fate("done")].append(name)
+
+    def call(name: str) -> Iterator[Fate]:
+        action.run(client, name)
+        yield Fate("done")
+
+    groups = _send((((name,), partial(call, name)) for name in dict.fromkeys(names)), until)
     refresh(alias)
     return Report(groups)
 
 
-def _parts(ids: Iterable[str]) -> Iterable[list[str]]:
+def _send(parts: Iterable[Part], until: float) -> dict[Fate, list[str]]:
+    """Send part after part, as long as none fails as a whole and there is time."""
+    groups: dict[Fate, list[str]] = defaultdict(list)
+    stopped: Fate | None = None
+    for ids, call in parts:
+        if stopped is None and time.monotonic() >= until:
+            stopped = Fate("untried")
+        if stopped is not None:
+            groups[stopped].extend(ids)
+            continue
+        try:
+            fates = tuple(call())
+        except ObjqError as error:
+            fate = _of_all(error)
+            groups[fate].extend(ids)
+            # Whoever is refused would be refused the rest as well.
+            stopped = fate if fate.became == "refused" else Fate("untried", why=error.message)
+            continue
+        for one, fate in zip(ids, fates, strict=True):
+            groups[fate].append(one)
+    return groups
+
+
+def _parts(ids: Iterable[str]) -> Iterator[Sequence[str]]:
     rest = iter(ids)
-    while part := list(islice(rest, AT_ONCE)):
+    while part := tuple(islice(rest, AT_ONCE)):
         yield part
 
 

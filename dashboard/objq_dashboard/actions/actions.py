@@ -1,7 +1,7 @@
 """What an operator can do to jobs and queues, and in which states of a job each thing makes sense.
 
 The rules are the core's: every request names the state that the operator saw, and a job that is in
-another one by now is left alone (`conflict`). The states here only decide what is offered.
+another one by now is left alone (`conflict`). Its table also decides what is offered.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, get_args
 from django.utils.translation import gettext_lazy as _
 
 from objq.core import ops
+from objq.core.transitions import TABLE
+from objq.errors import Conflict
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrPromise
@@ -28,7 +30,7 @@ STATES: Final[tuple[ops.JobState, ...]] = get_args(ops.JobState)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAction:
-    """One of the operator's requests on jobs.
+    """One of the operator's requests on jobs. `name`: of the core's operation.
 
     `question` is what the page that confirms it asks, and `hint` says what it does. One that
     `destroys` is always confirmed.
@@ -39,9 +41,13 @@ class JobAction:
     hint: Text
     question: Text
     past: Text
-    states: frozenset[ops.JobState]
     run: OnJobs
     destroys: bool = False
+
+    @property
+    def states(self) -> frozenset[ops.JobState]:
+        """The states in which the core does it, and does not refuse."""
+        return frozenset(each for each in STATES if TABLE[each, self.name] != Conflict.code)
 
     def fits(self, state: str) -> bool:
         """Tell whether it is worth offering for jobs in this state; "" is any."""
@@ -68,7 +74,6 @@ JOB_ACTIONS: Final[Mapping[str, JobAction]] = {
             hint=_("Puts dead and cancelled jobs at the end of their queue, with no attempts."),
             question=_("Retry these jobs?"),
             past=_("retried"),
-            states=frozenset({"dead", "cancelled"}),
             run=lambda client, ids, expected: client.retry(ids, expected),
         ),
         JobAction(
@@ -77,7 +82,6 @@ JOB_ACTIONS: Final[Mapping[str, JobAction]] = {
             hint=_("Makes scheduled jobs ready."),
             question=_("Run these jobs now?"),
             past=_("made ready"),
-            states=frozenset({"scheduled"}),
             run=lambda client, ids, expected: client.run_now(ids, expected),
         ),
         JobAction(
@@ -86,7 +90,6 @@ JOB_ACTIONS: Final[Mapping[str, JobAction]] = {
             hint=_("Ends waiting jobs as cancelled, and asks the workers of running ones to stop."),
             question=_("Cancel these jobs?"),
             past=_("cancelled"),
-            states=frozenset({"ready", "scheduled", "running"}),
             run=lambda client, ids, expected: client.cancel(ids, expected),
         ),
         JobAction(
@@ -95,7 +98,6 @@ JOB_ACTIONS: Final[Mapping[str, JobAction]] = {
             hint=_("Removes jobs for good, except running ones."),
             question=_("Delete these jobs?"),
             past=_("deleted"),
-            states=frozenset({"ready", "scheduled", "dead", "succeeded", "cancelled"}),
             run=lambda client, ids, expected: client.delete(ids, expected),
             destroys=True,
         ),

@@ -1,0 +1,1 @@
+"""What pages ask: a broker or, where none answers, the document."""
