@@ -7,7 +7,9 @@ nothing, and only confirmed versions are told.
 
 A delta follows a version (`after`). Whoever has an older one missed something and asks for a
 snapshot; that is all there is to recovery. So nothing is kept for a watcher that is slow, and where
-the document was replaced (a direct write, a conflict) a delta that follows itself says just that.
+the document was replaced (a direct write, a conflict, an outage) a delta that follows what nobody
+has yet says just that: also to those who have this very version, since what came due meanwhile was
+not noted.
 
 Hearing nothing means that nothing has changed. A broker that cannot know that, since it is cut from
 the store and perhaps deposed, tells everybody so, and that ends the watch: who watches would else
@@ -133,7 +135,7 @@ class Watchers:
         if document is not self._document:
             self._begin(document)  # what has changed is not known: everybody has missed something
             self._unsure = document.seq
-            delta = self._delta(document, (), self._queues)
+            delta = self._delta(document, (), self._queues, after=document.seq + 1)
         else:
             touched = tuple(document.touched or ())
             document.touched = {}
@@ -147,14 +149,19 @@ class Watchers:
             }
             # A queue of which nothing is left to say (it was paused, and is no longer) is told of.
             changed |= dict.fromkeys(sorted(known.keys() - queues.keys()), ops.QueueStats())
-            delta = self._delta(document, touched, changed)
+            delta = self._delta(document, touched, changed, after=self._after)
             self._after, self._queues = document.seq, queues
         self._told_at = self._clock.monotonic()
         for watcher in list(self._watchers):
             watcher.tell(delta)
 
     def _delta(
-        self, document: Document, touched: tuple[str, ...], queues: dict[str, ops.QueueStats]
+        self,
+        document: Document,
+        touched: tuple[str, ...],
+        queues: dict[str, ops.QueueStats],
+        *,
+        after: int,
     ) -> ops.Delta:
         jobs, removed = [], []
         for job_id in islice(touched, MAX_JOBS):
@@ -164,7 +171,7 @@ class Watchers:
             else:
                 jobs.append(summary(brief(job)))
         return ops.Delta(
-            after=self._after,
+            after=after,
             seq=document.seq,
             epoch=document.epoch,
             at=document.at,

@@ -148,6 +148,22 @@ async def test_what_comes_due_after_a_snapshot_is_told_with_the_next_version() -
 
 
 @virtual
+async def test_a_document_that_was_read_anew_is_a_gap_also_under_the_same_number() -> None:
+    """What came due in it before anybody took note again would else never be told."""
+    async with world() as made:
+        broker, watcher = await lead(made)
+        await broker.submit(made.push(made.job(run_after=made.clock.wall_ms() + 3_000)))
+        assert (await watcher.next()).queues["default"].scheduled == 1
+        gaps, seq = watcher.gaps, watcher.seq
+        broker._committer.drop()
+        await asyncio.sleep(3.5)
+        await broker.submit(made.claim(queue="mail"))  # finds nothing, so nothing is written
+        await asyncio.sleep(TTL_S)
+        assert watcher.gaps == gaps + 1
+        assert [delta.seq for delta in watcher.deltas] == [seq]
+
+
+@virtual
 async def test_only_confirmed_commits_are_told() -> None:
     async with world() as made:
         broker, watcher = await lead(made)

@@ -374,6 +374,7 @@ class WorkerActor(Actor):
             clock=process.clock,
             ids=process.ids,
             claim_id=self.client.claim_id,
+            in_doubt=self.client.in_doubt,
         )
         process.start(self._run(self.worker, process), "worker")
 
@@ -434,7 +435,7 @@ class WatcherActor(Actor):
         try:
             async for event in self.client.watch():
                 told.append((world.timeline.now, event))
-                if self.rng.random() < 0.05:
+                if self.rng.random() < 0.05 and not world.healed_at:
                     await asyncio.sleep(self.rng.random() * world.options.heartbeat_timeout_s)
         except Exception as error:
             if not world.is_over:

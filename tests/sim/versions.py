@@ -246,8 +246,10 @@ class Walk:
         before = self._file
         self._leader = file.broker or (before.broker if before is not None else None)
         jobs = self._jobs_of(version, file)
-        if _is_doctor(version.by):
+        if _is_doctor(version.by) and not self._is_from_before(version):
             self._check_adoption(version, file, jobs)
+        elif _is_doctor(version.by):  # a late copy, where the same bytes were restored once more
+            self._follow_by_hand(version, file, jobs)
         else:
             if before is not None:
                 self._check_chain(version, before, file)
