@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, cast
 
+from django.apps import apps
 from django.utils import timezone
 
 from objq import results
 from objq.arguments import encode_arguments
 from objq.client import registry
 from objq.clock import SYSTEM_CLOCK
-from objq.compat import (
+from objq.compat import (  # which registers the framework's check, that asks each backend
     BaseTaskBackend,
     InvalidTask,
     Task,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+logger = logging.getLogger("objq")
 
 _ids: Final = Ids()
 
@@ -71,11 +75,13 @@ class ObjqBackend(BaseTaskBackend):
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
         self.params = params
+        if apps.ready:
+            _warn_without_app()
 
     @cached_property
     def config(self) -> Options:
         """The options. Raises ConfigurationError, which names all that is wrong with them."""
-        return parse(self.options, alias=self.alias)
+        return parse(self.options, alias=self.alias, beside=self.params)
 
     def validate_task(self, task: Task[..., Any]) -> None:
         super().validate_task(task)
@@ -156,6 +162,20 @@ class ObjqBackend(BaseTaskBackend):
         if job is None:
             raise TaskResultDoesNotExist(result_id)
         return results.from_view(job, self.alias)
+
+
+@cache
+def _warn_without_app() -> None:
+    """Say once what objq.E009 says, which nobody is told of a backend that is made after start-up.
+
+    A project whose tasks are first imported by its URLs is one: the checks are collected by then.
+    """
+    if not apps.is_installed("objq"):
+        logger.warning(
+            'TASKS uses objq, but "objq" is not in INSTALLED_APPS: add it (objq.E009). Until then '
+            "there is no runbroker and no objq_worker, and no check of its options.",
+            extra={"event": "app_not_installed"},
+        )
 
 
 def _accept(result: TaskResult[..., Any], outcomes: Outcomes) -> None:

@@ -5,7 +5,7 @@ E001    an option that does not exist
 E002    an option of the wrong type
 E003    an option out of its range
 E004    options that contradict each other
-E005    STORAGE is missing
+E005    STORAGE is missing, or stands beside OPTIONS
 E006    STORAGE names no alias of STORAGES
 E007    the storage cannot be used: its class, its configuration or a missing library
 E008    `django_tasks` is not in INSTALLED_APPS (Django 5.2)
@@ -50,7 +50,7 @@ def check_backend(alias: str, params: Mapping[str, Any]) -> Iterator[CheckMessag
             f"{where} uses objq, which is not installed as an app.", hint=hint, id="objq.E009"
         )
     yield from check_options(alias, params)
-    if not find_problems(params.get("OPTIONS", {})):
+    if not find_problems(params.get("OPTIONS", {}), params):
         yield from _check_storage(where, parse(params.get("OPTIONS", {}), alias=alias))
 
 
@@ -58,7 +58,7 @@ def check_options(alias: str, params: Mapping[str, Any]) -> Iterator[CheckMessag
     """Check the options by themselves."""
     where = f'TASKS["{alias}"]'
     raw = params.get("OPTIONS", {})
-    problems = find_problems(raw)
+    problems = find_problems(raw, params)
     for problem in problems:
         yield Error(f"{where}: {problem.message}", hint=problem.hint, id=f"objq.{problem.check}")
     if not problems:

@@ -13,6 +13,12 @@ from objq.options import Options
 
 BACKEND: Final = "objq.backend.ObjqBackend"
 
+NOT_USED: Final = (
+    f'No backend in TASKS is objq\'s. Write TASKS = {{"default": {{"BACKEND": "{BACKEND}", '
+    '"OPTIONS": {"STORAGE": "objq"}}}, where "objq" is an alias in STORAGES.'
+)
+"""Also where there is no `TASKS` at all: Django has a default, which runs tasks at once."""
+
 
 def options_for(alias: str = "default") -> Options:
     """Return the options of `TASKS[alias]`; raise ConfigurationError if absent or wrong."""
@@ -20,8 +26,22 @@ def options_for(alias: str = "default") -> Options:
 
     tasks = getattr(settings, "TASKS", {})
     if alias not in tasks:
+        if not backend_aliases():
+            raise ConfigurationError(NOT_USED)
         raise ConfigurationError(f'TASKS has no "{alias}". {did_you_mean(alias, tasks)}')
-    return parse(tasks[alias].get("OPTIONS", {}), alias=alias)
+    params = tasks[alias]
+    try:
+        return parse(params.get("OPTIONS", {}), alias=alias, beside=params)
+    except ConfigurationError:
+        # Options of another backend are not ours to find fault with.
+        if _is_ours(params.get("BACKEND", "")):
+            raise
+        ours = backend_aliases()
+        if not ours:
+            raise ConfigurationError(NOT_USED) from None
+        raise ConfigurationError(
+            f'TASKS["{alias}"] is not objq\'s. These are: {", ".join(ours)}.'
+        ) from None
 
 
 def backend_aliases() -> tuple[str, ...]:

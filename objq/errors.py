@@ -157,12 +157,15 @@ class DocumentError(ObjqError):
 
 
 class NoDocument(DocumentError):
-    """There is no `queue.json` yet: start `manage.py runbroker`, which creates it."""
+    """There is no `queue.json` yet: `runbroker` creates it, in direct mode the first push."""
 
     @classmethod
     def at(cls, name: str) -> NoDocument:
         """Return the error for the document that a store calls `name`."""
-        return cls(f"There is no {name} yet: start manage.py runbroker, which creates it.")
+        return cls(
+            f"There is no {name} yet: start manage.py runbroker, which creates it. With "
+            '`"MODE": "direct"` the first push does.'
+        )
 
 
 class Corrupt(DocumentError):

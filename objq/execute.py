@@ -17,12 +17,14 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Coroutine
+from datetime import datetime
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from django.db import close_old_connections
 from django.dispatch import Signal
+from django.utils import timezone
 from msgspec import UNSET, Raw, UnsetType
 
 from objq import finding, results
@@ -47,9 +49,16 @@ logger = logging.getLogger("objq.worker")
 
 OWN_FILES: Final = (__file__, taskloop.__file__)
 
+NEWER_TASK_BACKOFF_S: Final = 60.0
+"""Before the first retry of a job whose task is not there, and twice as long before each further
+one: a deployment that brings the task to the workers should be over before the attempts are."""
+
 
 class Execution:
-    """`begun(timeout_s)` is called, from the job's thread, when a task with a timeout starts."""
+    """`begun(timeout_s)` is called, from the job's thread, when a task with a timeout starts.
+
+    `code_since`: since when this process has had its code (wall clock, ms), if that is long ago.
+    """
 
     def __init__(
         self,
@@ -61,6 +70,7 @@ class Execution:
         clock: Clock,
         task_loop: TaskLoop,
         begun: Callable[[float], None],
+        code_since: int | None = None,
     ) -> None:
         self._grant = grant
         self._control = control
@@ -69,6 +79,7 @@ class Execution:
         self._clock = clock
         self._task_loop = task_loop
         self._begun = begun
+        self._code_since = code_since
         self._result: results.ObjqResult
         self._task: Task[..., Any]
         self._call: AsyncCall | None = None
@@ -96,12 +107,24 @@ class Execution:
             self._returned = True
             result = encode_value(value, RESULT)
         except BaseException as error:
-            return self._fail(error) if self.settle() else None
+            if not self.settle():
+                return None
+            if not self._is_cancellation(error):
+                return self._fail(error)
+            cancellation = error
         else:
             return self._succeed(result) if self.settle() else None
+        # Outside of the handler: Django logs the exception that is handled when a task has ended,
+        # and there is none to look into where an operator had the job cancelled.
+        return self._fail(cancellation)
+
+    def _is_cancellation(self, error: BaseException) -> bool:
+        return self._control.cancel_requested and isinstance(
+            error, TaskCancelled | asyncio.CancelledError
+        )
 
     def _attempt(self) -> Any:
-        self._task, problem = _find(self._grant.task)
+        self._task, problem = _find(self._grant.task, self._code_since)
         self._result = results.from_grant(
             self._grant,
             self._task,
@@ -180,7 +203,10 @@ class Execution:
         return Completion(token=self._grant.token, result=result)
 
     def _fail(self, error: BaseException, more: str = "") -> Failure:
-        """Call this while `error` is handled: the receivers of `task_finished` look for it."""
+        """Call this while `error` is handled: the receivers of `task_finished` look for it.
+
+        Not so for a cancellation.
+        """
         job_error = describe(error, OWN_FILES, more)
         retry_after = self._retry_after(error)
         terminal = (
@@ -202,7 +228,11 @@ class Execution:
         if self._returned and isinstance(error, NotJSON):
             return None
         backoff = getattr(self._task, "backoff", None)
-        if backoff is None or self._grant.attempt >= self._grant.max_attempts:
+        if self._grant.attempt >= self._grant.max_attempts:
+            return UNSET
+        if isinstance(error, finding.TaskMissing):
+            return min(NEWER_TASK_BACKOFF_S * 2.0 ** (self._grant.attempt - 1), MAX_RETRY_AFTER_S)
+        if backoff is None:
             return UNSET
         try:
             seconds = backoff(error, self._result)
@@ -239,10 +269,20 @@ class Execution:
         return TaskTimeout(f"the job did not end within its timeout of {limit_s:g} s")
 
 
-def _find(path: str) -> tuple[Task[..., Any], BaseException | None]:
+def _find(path: str, code_since: int | None) -> tuple[Task[..., Any], BaseException | None]:
     """Return the task, or a stand-in that raises and the reason."""
     try:
         return finding.find_task(path), None
+    except finding.TaskMissing as error:
+        if code_since is None:
+            return finding.missing_task(path, error), error
+        since = datetime.fromtimestamp(code_since / 1000, timezone.get_default_timezone())
+        missing = finding.TaskMissing(
+            f"{error}; this worker started at {since:%H:%M:%S (%Y-%m-%d, %Z)}: restart it if the "
+            "task is newer",
+            name=error.name,
+        )
+        return finding.missing_task(path, missing), missing
     except BaseException as error:
         return finding.missing_task(path, error), error
 

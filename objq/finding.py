@@ -24,12 +24,16 @@ class NotATask(TypeError):
     """The path that a job names leads to something else than a task."""
 
 
+class TaskMissing(ImportError):
+    """The module that a job names is not there, or defines no such name: it may be newer code."""
+
+
 class ForeignModule(ImportError):
     """The module that a job names is not the project's, so it is not imported for a job's sake."""
 
 
 def find_task(path: str) -> Task[..., Any]:
-    """Return the task that `path` names; raise ImportError, or NotATask for anything else.
+    """Return the task that `path` names; raise TaskMissing, ForeignModule, or NotATask.
 
     Call this where an error does no harm beyond the job: whatever its module raises on import comes
     out of here too, SystemExit as well.
@@ -42,10 +46,16 @@ def find_task(path: str) -> Task[..., Any]:
             "tasks of yours, add its package to INSTALLED_APPS or import it in an "
             "AppConfig.ready()."
         )
-    module = import_module(module_path)  # also to wait where another thread is about to
+    try:
+        module = import_module(module_path)  # also to wait where another thread is about to
+    except ModuleNotFoundError as error:
+        # Not where the module is there and imports another that is not.
+        if error.name is None or not f"{module_path}.".startswith(f"{error.name}."):
+            raise
+        raise TaskMissing(f"There is no module {error.name!r}", name=error.name) from error
     # Not getattr: a module may import others for a name that it is asked for.
     if name not in vars(module):
-        raise ImportError(f"Module {module_path!r} defines no {name!r}.")
+        raise TaskMissing(f"Module {module_path!r} defines no {name!r}", name=module_path)
     found = vars(module)[name]
     if not isinstance(found, Task):
         raise NotATask(f"{path!r} is {type(found).__name__}, not a task. Decorate it with @task.")

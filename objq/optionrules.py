@@ -10,7 +10,7 @@ another one (`BOUNDS`), its default is lowered to that.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -57,9 +57,14 @@ BOUNDS: Final = (
 )
 
 
-def parse(raw: Mapping[str, object], *, alias: str = "default") -> Options:
-    """Return what `OPTIONS` of a backend says; raise ConfigurationError with all problems."""
-    problems = find_problems(raw)
+def parse(
+    raw: Mapping[str, object], *, alias: str = "default", beside: Collection[str] = ()
+) -> Options:
+    """Return what `OPTIONS` of a backend says; raise ConfigurationError with all problems.
+
+    `beside`: what stands in the backend's entry of `TASKS`, where options are not looked for.
+    """
+    problems = find_problems(raw, beside)
     if problems:
         listed = "\n".join(f"  {problem.message} {problem.hint}" for problem in problems)
         raise ConfigurationError(f'TASKS["{alias}"]["OPTIONS"] cannot work:\n{listed}')
@@ -70,8 +75,11 @@ def parse(raw: Mapping[str, object], *, alias: str = "default") -> Options:
     return Options(**values)
 
 
-def find_problems(raw: object) -> list[Problem]:
-    """Return everything that is wrong with `OPTIONS`, in the order of the check ids."""
+def find_problems(raw: object, beside: Collection[str] = ()) -> list[Problem]:
+    """Return everything that is wrong with `OPTIONS`, in the order of the check ids.
+
+    See `parse` for `beside`.
+    """
     if not isinstance(raw, Mapping):
         return [Problem("E002", f"OPTIONS is {_kind(raw)}, not a dictionary.", "Write {...}.")]
     problems = [
@@ -82,7 +90,12 @@ def find_problems(raw: object) -> list[Problem]:
     known = {key: value for key, value in raw.items() if key in FIELD_BY_OPTION}
     wrong = [problem for key in known if (problem := _check_value(key, known[key])) is not None]
     problems += wrong or _check_combinations(known)
-    if "STORAGE" not in raw:
+    for key in beside:
+        if key in FIELD_BY_OPTION and key not in raw:
+            check = "E005" if key == "STORAGE" else "E001"
+            message = f"The option {key} stands beside OPTIONS, where it is not read."
+            problems.append(Problem(check, message, "Move it into OPTIONS."))
+    if "STORAGE" not in raw and "STORAGE" not in beside:
         hint = "Name the alias in STORAGES of the bucket or folder that is to hold the queue."
         problems.append(Problem("E005", "The option STORAGE is missing.", hint))
     return sorted(problems, key=lambda problem: problem.check)

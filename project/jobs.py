@@ -20,10 +20,10 @@ TIMEOUT_S: Final = 2.0
 
 LABELS: Final = {
     "scheduled": "scheduled",
-    "ready": "waiting",
+    "ready": "ready",
     "running": "running",
-    "succeeded": "indexed",
-    "dead": "failed",
+    "succeeded": "succeeded",
+    "dead": "dead",
     "cancelled": "cancelled",
     "missing": "not in the queue",
     "unknown": "unknown",

@@ -101,8 +101,9 @@ STORAGES: dict[str, dict[str, Any]] = {
 TASKS: dict[str, dict[str, Any]] = {
     "default": {
         "BACKEND": "objq.backend.ObjqBackend",
-        "QUEUES": ["default"],
-        "OPTIONS": {"STORAGE": "objq", "NAME": "queue.json"},
+        "QUEUES": ["default", "archive"],
+        # Ctrl-C is not to wait for long jobs: they are handed back.
+        "OPTIONS": {"STORAGE": "objq", "NAME": "queue.json", "SHUTDOWN_GRACE": 4},
     },
 }
 if broker_url := os.environ.get("OBJQ_DEMO_BROKER_URL"):

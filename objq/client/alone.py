@@ -52,6 +52,8 @@ class Entry:
     future: asyncio.Future[ops.Answer] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
+    creates: bool = False
+    """The document is created for it where there is none."""
     outcome: ops.Answer | ObjqError | None = None
     changed: bool = False
     written: bool = False

@@ -139,19 +139,29 @@ class Client:
     async def cancel(
         self, ids: Iterable[str], expected: ops.JobState, *, timeout_s: Timeout = UNSET
     ) -> ops.Outcomes:
-        """Cancel jobs that are in the state `expected`; the others get a `conflict`."""
+        """Cancel jobs that are in the state `expected`; the others get a `conflict`.
+
+        Expect what the job was seen to be: "ready" or "scheduled" is cancelled for good, "running"
+        is asked to stop, and one that has ended gets a `conflict`.
+        """
         op = ops.Cancel(request="", ids=tuple(ids), expected=expected)
         return narrow(await self.call(op, timeout_s), ops.Outcomes)
 
     async def retry(
         self, ids: Iterable[str], expected: ops.JobState = "dead", *, timeout_s: Timeout = UNSET
     ) -> ops.Outcomes:
+        """Make jobs ready anew that are in the state `expected`: "dead" or "cancelled"."""
         op = ops.Retry(request="", ids=tuple(ids), expected=expected)
         return narrow(await self.call(op, timeout_s), ops.Outcomes)
 
     async def delete(
         self, ids: Iterable[str], expected: ops.JobState, *, timeout_s: Timeout = UNSET
     ) -> ops.Outcomes:
+        """Remove jobs that are in the state `expected`; the others get a `conflict`.
+
+        Expect what the job was seen to be: "ready", "scheduled", "succeeded", "dead" or
+        "cancelled". A "running" one gets a `conflict`: cancel it first.
+        """
         op = ops.Delete(request="", ids=tuple(ids), expected=expected)
         return narrow(await self.call(op, timeout_s), ops.Outcomes)
 
@@ -162,6 +172,7 @@ class Client:
         *,
         timeout_s: Timeout = UNSET,
     ) -> ops.Outcomes:
+        """Make jobs ready now that are in the state `expected`, which is "scheduled"."""
         op = ops.RunNow(request="", ids=tuple(ids), expected=expected)
         return narrow(await self.call(op, timeout_s), ops.Outcomes)
 

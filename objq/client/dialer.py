@@ -16,7 +16,8 @@ import msgspec
 from objq.client.backoff import Backoff
 from objq.client.discovery import Discovery, Found, retrieve
 from objq.client.link import CLOSED, Link, LinkLost
-from objq.client.seam import Connect, ConnectionEnded
+from objq.client.seam import Connect, ConnectionEnded, ConnectionRefused
+from objq.client.ticket import NotRunning
 from objq.clock import Clock
 from objq.core import ops
 from objq.errors import NotBroker, ObjqError, Overloaded, Rejected, Unavailable
@@ -191,6 +192,10 @@ class Dialer:
             self._distrusted_at = self._clock.monotonic()
             if link is not None:
                 self._close_soon(link)
+            if isinstance(error, ConnectionRefused):
+                raise NotRunning(
+                    f"The broker at {url} refuses connections: it is probably not running."
+                ) from error
             if isinstance(error, TimeoutError) and limit.expired():
                 raise Unavailable(f"The broker did not answer within {open_s:g} s.") from None
             raise

@@ -25,6 +25,7 @@ from objq.broker.commit import Closed
 from objq.client.alone import Alone, Entry
 from objq.client.known import Known
 from objq.client.link import CLOSED, LinkLost
+from objq.client.lookups import LOOK_UPS
 from objq.client.patience import Patience
 from objq.client.versions import Versions
 from objq.clock import Clock
@@ -49,11 +50,12 @@ KEPT_S: Final = 10.0
 
 
 class DirectLink:
-    """`creates`: the settings of a document that is created where there is none; without them this
-    only pushes, around a broker that does not answer. `on_seen(document, began)` is told of every
-    version that a store access, begun then (monotonic seconds), found to be the newest. `seen`: the
-    stores whose document this process has seen, by default one set for all. `known`: the version
-    that this process knows of already, however it came to know it.
+    """`creates`: the settings of a document that is created, where there is none, by the first
+    request that is more than a look; without them this only pushes, around a broker that does not
+    answer. `on_seen(document, began)` is told of every version that a store access, begun then
+    (monotonic seconds), found to be the newest. `seen`: the stores whose document this process has
+    seen, by default one set for all. `known`: the version that this process knows of already,
+    however it came to know it.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class DirectLink:
             clock,
             ids,
             creates=creates,
+            may_create=self._may_create,
             on_confirmed=self._confirmed,
             seen=seen,
             known=known,
@@ -90,10 +93,13 @@ class DirectLink:
         """A turn is under way."""
         self._closed = False
 
-    async def call(self, op: ops.Op, mark_sent: Callable[[], None]) -> ops.Answer:
+    async def call(
+        self, op: ops.Op, mark_sent: Callable[[], None], *, changes: bool | None = None
+    ) -> ops.Answer:
         """Return the answer once the write that holds its effect is durable (S2).
 
-        `mark_sent` is called when the request becomes part of a version to be written. Raises
+        `mark_sent` is called when the request becomes part of a version to be written. `changes`:
+        the document is created for it where there is none; None: unless it is a look-up. Raises
         Rejected, NotBroker if a broker is recorded whose business this is, DocumentError, and
         LinkLost if this was closed meanwhile.
         """
@@ -106,7 +112,9 @@ class DirectLink:
             )
         now = self._clock.monotonic()
         wait_s = op.wait if isinstance(op, ops.TakeClaim) else 0.0
-        entry = Entry(op, mark_sent, asked_at=now, wait_until=now + wait_s)
+        if changes is None:
+            changes = not isinstance(op, LOOK_UPS)
+        entry = Entry(op, mark_sent, asked_at=now, wait_until=now + wait_s, creates=changes)
         self._new.append(entry)
         self._wake.set()
         if self._task is None or self._task.done():
@@ -175,6 +183,9 @@ class DirectLink:
         self._batch = [*self._batch, *self._new]
         self._new = []
         return self._alone.run(self._batch, document)
+
+    def _may_create(self) -> bool:
+        return any(entry.creates for entry in (*self._batch, *self._new))
 
     def _confirmed(self, document: Document, began: float) -> None:
         self._alone.looked(document, began, self._clock.monotonic())

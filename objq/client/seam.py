@@ -10,6 +10,10 @@ class ConnectionEnded(Exception):
     """The connection is gone, or never came about. What was sent may or may not have arrived."""
 
 
+class ConnectionRefused(ConnectionEnded):
+    """Nothing listens at the address."""
+
+
 class Transport(Protocol):
     """One open connection. Text frames go both ways, whole and in order, until it ends."""
 
@@ -28,5 +32,8 @@ class Transport(Protocol):
 
 class Connect(Protocol):
     async def __call__(self, url: str, headers: Mapping[str, str]) -> Transport:
-        """Open a connection. Raises ConnectionEnded. The caller sets the time limit."""
+        """Open a connection. Raises ConnectionEnded, ConnectionRefused if nothing listens.
+
+        The caller sets the time limit.
+        """
         ...

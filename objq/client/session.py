@@ -111,6 +111,8 @@ class Session:
             )
         elif options.direct_fallback:
             self._direct = DirectLink(store, clock, ids, known=known)
+        self._tickets: set[Ticket] = set()
+        """Of the calls that are under way."""
         self._unanswered_at = float("-inf")
         """When a broker was last waited for in vain, for half the time (monotonic seconds)."""
         self._closed = False
@@ -134,6 +136,7 @@ class Session:
         window_s = self._request_ids.window_s
         limit_s = limit_of(op, timeout_s, self._options.enqueue_timeout_s, window_s)
         ticket = Ticket(op)
+        self._tickets.add(ticket)
         try:
             async with asyncio.timeout(limit_s):
                 if self._alone and self._direct is not None:
@@ -148,6 +151,8 @@ class Session:
             if limit_s >= self._options.enqueue_timeout_s / 2:
                 self._dialer.leave_silent(limit_s / 2)
             raise ticket.gave_up(limit_s, self._why()) from None  # which tells the reason
+        finally:
+            self._tickets.discard(ticket)
 
     def watch(self) -> Watching:
         """Return events for ever, from the next snapshot on; see `objq.client.watching`."""
@@ -158,6 +163,10 @@ class Session:
     def claim_id(self) -> str:
         """Return an id for a claim, remembered like a request's if a seq was seen lately (S7)."""
         return self._request_ids.draw() if self._request_ids.is_fresh() else self._ids.token()
+
+    def in_doubt(self, request: str) -> bool:
+        """Tell whether a call under way has sent the request of this id, or just sends it."""
+        return any(ticket.in_doubt() for ticket in self._tickets if ticket.id == request)
 
     async def close(self) -> None:
         """Close the connection; who still waits learns that the outcome is unknown."""
@@ -294,7 +303,8 @@ class Session:
                 ticket.give_id(self._request_ids.draw())
                 return
             if self._alone and self._direct is not None:
-                await self._direct.call(LOOK, lambda: None)  # which tells the horizon the seq
+                # Which tells the horizon the seq. Ids are for what changes something.
+                await self._direct.call(LOOK, lambda: None, changes=True)
                 continue
             found = await self._discovery.find(self._clock.monotonic() - SHARED_READ_S)
             self._request_ids.saw(found.header.seq, found.read_at)

@@ -48,6 +48,21 @@ READS: Final = (
 )
 
 
+READ_NAMES: Final = {
+    ops.Hello: "greeting",
+    ops.Get: "request for jobs",
+    ops.Stats: "request for stats",
+    ops.ListJobs: "request for a list of jobs",
+    ops.Workers: "request for the workers",
+    ops.History: "request for the history",
+}
+"""What people call them; any other is called by its name: "push request"."""
+
+
+class NotRunning(Unavailable):
+    """Nothing listens at the address of the broker that the document names."""
+
+
 class Next(Enum):
     """What to do with a request whose copy was refused, but not for good."""
 
@@ -112,7 +127,7 @@ class Ticket:
     def issue(self) -> Copy:
         """Return a copy to send, marked as a repeat if another may be under way."""
         op = self.op
-        if self._in_doubt() and hasattr(op, "repeat"):
+        if self.in_doubt() and hasattr(op, "repeat"):
             op = msgspec.structs.replace(op, repeat=True)
         self._open += 1
         return Copy(op)
@@ -125,7 +140,7 @@ class Ticket:
     def accept(self, answer: ops.Answer) -> ops.Answer:
         """Return the answer for the caller."""
         self._open -= 1
-        if self._in_doubt() and isinstance(answer, ops.Outcomes) and self.id_field is not None:
+        if self.in_doubt() and isinstance(answer, ops.Outcomes) and self.id_field is not None:
             items = tuple(self._settled(item) for item in answer.items)
             return msgspec.structs.replace(answer, items=items)
         return answer
@@ -142,19 +157,19 @@ class Ticket:
             self._doubt = True
             return Next.RECHECK
         if isinstance(error, ExpiredId):
-            if self._in_doubt():
+            if self.in_doubt():
                 why = "its id has expired, so what became of it is forgotten"
                 raise self.unknown(why) from error
             if self._drawn:
                 return Next.REDRAW
             raise error
-        if not self._in_doubt() or isinstance(self.op, READS) or getattr(error, "final", False):
+        if not self.in_doubt() or isinstance(self.op, READS) or getattr(error, "final", False):
             raise error
         raise self.unknown("a repeat of it was refused", error) from error
 
     def barred(self, error: ObjqError) -> ObjqError:
         """Return what to raise when an error keeps all further copies from being sent."""
-        if self._in_doubt() and not isinstance(self.op, READS):
+        if self.in_doubt() and not isinstance(self.op, READS):
             return self.unknown("repeats of it are refused", error)
         return error
 
@@ -162,33 +177,36 @@ class Ticket:
 
     def gave_up(self, limit_s: float, why: ObjqError | None) -> ObjqError:
         """Return what to raise at the deadline. `why`: what last kept the broker out of reach."""
-        if self._in_doubt() and not isinstance(self.op, READS):
+        if self.in_doubt() and not isinstance(self.op, READS):
             return self.unknown(f"it was not answered within {limit_s:g} s")
         if self.overloaded is not None:
             return self.overloaded
         if isinstance(why, DocumentError | Unauthorized):
             return why
-        name = ops.op_name(self.op)
-        reason = f" {why.message}" if why is not None else ""
+        name = called(self.op)
         sent = (
             "" if isinstance(self.op, READS) else f" The {name} was not sent, so nothing changed."
         )
+        if isinstance(why, NotRunning):
+            waited = f"No other broker took over within {limit_s:g} s."
+            return NotRunning(f"{why.message} {waited}{sent}")
+        reason = f" {why.message}" if why is not None else ""
         return Unavailable(
             f"There was no answer to this {name} within {limit_s:g} s.{reason}{sent}"
         )
 
     def unknown(self, what: str, why: ObjqError | None = None) -> Unknown:
-        name = ops.op_name(self.op)
-        called = f"{name} {self.id}" if self.id else name
+        name = f"{called(self.op)} {self.id}".rstrip()
         reason = f" {why.message}" if why is not None else ""
         return Unknown(
-            f"Whether this {called} was applied is not known: {what}.{reason} "
+            f"Whether this {name} was applied is not known: {what}.{reason} "
             "Repeating it with the same ids is safe.",
             ids=ops.ids_of(self.op),
             request=self.id or None,
         )
 
-    def _in_doubt(self) -> bool:
+    def in_doubt(self) -> bool:
+        """Tell whether a copy that was sent may still be applied."""
         return self._doubt or self._open > 0
 
     def _settled(self, item: ops.ItemOutcome) -> ops.ItemOutcome:
@@ -198,3 +216,9 @@ class Ticket:
             code=Unknown.code, message=f"A repeat was refused. {item.error.message}"
         )
         return msgspec.structs.replace(item, error=problem)
+
+
+def called(op: ops.Op) -> str:
+    """Return what a request is called in a sentence, after "this" or "the"."""
+    name = ops.op_name(op).replace("_", " ")
+    return READ_NAMES.get(type(op), f"{name} request")

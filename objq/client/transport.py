@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Mapping
 from typing import Final
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from objq.client.seam import ConnectionEnded
+from objq.client.seam import ConnectionEnded, ConnectionRefused
 
 PING_INTERVAL_S: Final = 5.0
 PING_TIMEOUT_S: Final = 5.0
@@ -62,5 +63,16 @@ async def open_websocket(url: str, headers: Mapping[str, str]) -> WebsocketTrans
             max_queue=MAX_QUEUED_FRAMES,
         )
     except (WebSocketException, OSError, ValueError) as error:
+        if _is_refusal(error):
+            raise ConnectionRefused(f"{url}: {error}") from error
         raise ConnectionEnded(f"{url}: {error}") from error
     return WebsocketTransport(connection)
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Tell whether every address of the host refused; asyncio tells of several in one text."""
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    text = str(error)
+    refusals = text.count(f"[Errno {errno.ECONNREFUSED}]")
+    return isinstance(error, OSError) and 0 < refusals == text.count("[Errno ")

@@ -33,6 +33,7 @@ SEEN: Final[set[str]] = set()
 
 class Versions:
     """`creates`: the settings of a document that is created where there is none, or None.
+    `may_create`: whether anybody waits just now who is worth one.
 
     `on_confirmed(document, began)` is told of every version that a store access, begun then
     (monotonic seconds), found to be the newest. Nothing older than what is `known` is built upon.
@@ -45,6 +46,7 @@ class Versions:
         ids: Ids,
         *,
         creates: ops.DocumentSettings | None,
+        may_create: Callable[[], bool] = lambda: True,
         on_confirmed: Callable[[Document, float], None],
         seen: set[str] | None,
         known: Known | None = None,
@@ -54,6 +56,7 @@ class Versions:
         self._clock = clock
         self._ids = ids
         self._creates = creates
+        self._may_create = may_create
         self._on_confirmed = on_confirmed
         self._seen = SEEN if seen is None else seen
         self._committer = self._new_committer(None)
@@ -118,7 +121,7 @@ class Versions:
             try:
                 await self._committer.refresh()
             except NoDocument:
-                if self._creates is None:
+                if self._creates is None or not self._may_create():
                     raise
                 await self._create(self._creates)
             else:

@@ -132,9 +132,10 @@ def serve(
 ) -> None:
     """Run a broker until SIGTERM or SIGINT; return when it has stopped gracefully.
 
-    `announce` is told in a line whenever it begins to lead or to stand by. A second signal ends the
-    process at once, with status 1, and so does the end of `SHUTDOWN_GRACE`. Raises what the broker
-    or its preparation ended with, and ConfigurationError if the port cannot be had.
+    `announce` is told in a line whenever it begins to lead or to stand by, and when it stops. A
+    second signal ends the process at once, with status 1, and so does the end of `SHUTDOWN_GRACE`.
+    Raises what the broker or its preparation ended with, and ConfigurationError if the port cannot
+    be had.
     """
     allow_many_sockets()
     loop = reactor_loop()
@@ -154,25 +155,28 @@ async def _serve(server: Server, announce: Callable[[str], Any]) -> None:
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
-    def on_signal() -> None:
+    def on_signal(number: signal.Signals) -> None:
         if asked.is_set():
             logger.warning("Ends at once: what was not answered has an unknown outcome.")
             _exit_at_once()
         asked.set()
+        announce(f"{number.name}: stops; once more to end at once.")
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+        loop.add_signal_handler(number, on_signal, number)
     await server.start()
     server.broker.on_state.append(partial(_announce, server.broker, announce))
     ended = asyncio.create_task(server.wait(), name="objq wait")
     stop = asyncio.ensure_future(asked.wait())
     try:
         await asyncio.wait({ended, stop}, return_when=asyncio.FIRST_COMPLETED)
+        led = server.broker.readiness()["state"] == "leading"
         stopped = await server.stop()
         if ended.done():
             await ended  # raises what it ended with
         if not stopped:
             _exit_at_once()
+        announce("Handed over: another broker may lead now." if led else "Stopped.")
     finally:
         for task in (ended, stop):
             task.cancel()

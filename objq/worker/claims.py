@@ -21,7 +21,7 @@ from objq.core.ops import (
     TakeClaim,
     WorkerName,
 )
-from objq.errors import ExpiredId, ObjqError
+from objq.errors import ExpiredId, ObjqError, Unknown
 from objq.ids import Ids
 from objq.worker.calls import Trouble, logger, passing, repeats
 from objq.worker.seam import Caller
@@ -41,6 +41,8 @@ class Taken(NamedTuple):
 
 
 class Claims:
+    """`in_doubt(claim)`: whether a call under way may have sent it."""
+
     def __init__(
         self,
         client: Caller,
@@ -51,6 +53,7 @@ class Claims:
         queues: tuple[QueueName, ...],
         settings: Callable[[], DocumentSettings],
         claim_id: Callable[[], ClaimId],
+        in_doubt: Callable[[ClaimId], bool],
         trouble: Trouble,
     ) -> None:
         self._client = client
@@ -60,9 +63,22 @@ class Claims:
         self._queues = queues
         self._settings = settings
         self._claim_id = claim_id
+        self._in_doubt = in_doubt
         self._trouble = trouble
         self._open: TakeClaim | None = None
-        """The claim that was sent and not yet answered."""
+        """The claim that is not yet answered."""
+        self._doubt = False
+        """An earlier call may have sent it."""
+
+    @property
+    def unsent(self) -> bool:
+        """Whether there is a claim that nobody can have been granted anything for."""
+        return self._open is not None and not self.may_be_granted
+
+    @property
+    def may_be_granted(self) -> bool:
+        """Whether a claim that was sent is not answered, so that jobs may be held under it."""
+        return self._open is not None and (self._doubt or self._in_doubt(self._open.claim))
 
     async def take(self, room: int, wait_s: float) -> Taken:
         """Claim up to `room` jobs, waiting `wait_s` seconds for one; repeat until answered."""
@@ -73,6 +89,7 @@ class Claims:
             wait=min(wait_s, self._settings().claim_wait_s),
             worker=self._worker,
         )
+        self._doubt = False
         backoff = repeats(self._ids)
         while True:
             sent_at = self._clock.monotonic()
@@ -117,7 +134,9 @@ class Claims:
         if isinstance(error, ExpiredId):
             # Refused for its age alone, and so never granted anything: begin anew.
             self._open = structs.replace(self._open, claim=self._claim_id())
+            self._doubt = False
             return
+        self._doubt = self._doubt or isinstance(error, Unknown)
         if passing(error):
             self._trouble.failed(error)
             await backoff.after_failure(error.retry_after_s)

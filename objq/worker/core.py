@@ -26,7 +26,7 @@ from objq.core.ops import ClaimId, Completion, DocumentSettings, Failure, Token
 from objq.ids import Ids
 from objq.worker.appetite import STUCK_AFTER_S, Appetite, Ask
 from objq.worker.beats import Beats
-from objq.worker.calls import Pulse, Trouble
+from objq.worker.calls import Pulse, Trouble, logger
 from objq.worker.claims import Claims, Taken
 from objq.worker.ending import Ending, Releases, WindDown
 from objq.worker.holdings import Held, Holdings, Stage
@@ -44,6 +44,9 @@ BURST_LOOK_S = 1.0
 CLAIM_MARGIN_S = 1.0
 """Time, beyond its wait, that the last claim has to be answered when the worker ends."""
 
+NOTICE_S = 0.5
+"""The end of a worker tells what it waits for after so long."""
+
 EMPTY_PAUSE_S = 0.1
 """Pause after an empty answer that came without the wait that was asked for."""
 
@@ -51,7 +54,8 @@ EMPTY_PAUSE_S = 0.1
 class Worker:
     """`settings` returns the document's settings, as the broker last told them.
 
-    `claim_id` draws the id of a new claim.
+    `claim_id` draws the id of a new claim. `in_doubt(claim)`: whether a call under way may have
+    sent it; a client that cannot tell says yes.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Worker:
         clock: Clock,
         ids: Ids,
         claim_id: Callable[[], ClaimId],
+        in_doubt: Callable[[ClaimId], bool] = lambda claim: True,
     ) -> None:
         self.options = options
         self.holdings = Holdings()
@@ -83,6 +88,7 @@ class Worker:
             queues=options.queues,
             settings=settings,
             claim_id=claim_id,
+            in_doubt=in_doubt,
             trouble=trouble,
         )
         self._releases = Releases(
@@ -136,8 +142,15 @@ class Worker:
             while not self.draining and not claiming.done():
                 await self._pulse.wait()
             self.draining = True
-            asking = (claiming, self._spawn(self._hurry()))
-            ending = await self._ending.run(asking, self._settings().claim_wait_s + CLAIM_MARGIN_S)
+            if self._claims.unsent:  # there is no broker, and nothing to hear from one
+                claiming.cancel()
+                asking: tuple[asyncio.Task[None], ...] = (claiming,)
+            else:
+                asking = (claiming, self._spawn(self._hurry()))
+            limit_s = self._settings().claim_wait_s + CLAIM_MARGIN_S
+            notice = asyncio.get_running_loop().call_later(NOTICE_S, self._tell_of_claim, limit_s)
+            ending = await self._ending.run(asking, limit_s)
+            notice.cancel()
             for task in self._side:
                 task.cancel()
         return ending
@@ -207,6 +220,15 @@ class Worker:
     async def _hand_back(self, waiting: Sequence[Held]) -> None:
         await self._releases.release(waiting)
         self._wake()  # nothing may be held any more, and then no heartbeat wakes the claims either
+
+    def _tell_of_claim(self, limit_s: float) -> None:
+        if self._claims.may_be_granted:
+            logger.info(
+                "Waits up to %g s for the answer to a claim that was sent, to hand back the jobs "
+                "that it may have been granted; unanswered, they expire",
+                limit_s - NOTICE_S,
+                extra={"event": "claim_awaited", "worker": self.options.name},
+            )
 
     # --- jobs ----------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """How a worker ends, in this order:
 
 1. No job starts any more and no claim is sent; what waits is released.
-2. The claim that is under way is asked to end, and what it still brings is released.
+2. The claim that is under way is asked to end, and what it still brings is released. One that was
+   never sent, since there is no broker, is given up at once.
 3. Running jobs have until shortly before `grace_s` is over; their outcomes are reported.
 4. Async jobs are interrupted, and whatever still runs is released.
 

@@ -39,6 +39,18 @@ def log_end(held: Held, item: Report, duration_s: float, worker: str) -> None:
             extra=extra,
         )
         return
+    if held.control.cancel_requested:
+        logger.info(
+            "Job %s (%s) was cancelled after %.3f s, attempt %d of %d: %s",
+            grant.id,
+            grant.task,
+            duration_s,
+            grant.attempt,
+            grant.max_attempts,
+            _in_a_line(item.error),
+            extra=extra | {"event": "job_cancelled", "error": item.error.type},
+        )
+        return
     logger.warning(
         "Job %s (%s) failed after %.3f s, attempt %d of %d: %s. %s",
         grant.id,
@@ -47,20 +59,18 @@ def log_end(held: Held, item: Report, duration_s: float, worker: str) -> None:
         grant.attempt,
         grant.max_attempts,
         _in_a_line(item.error),
-        _what_follows(held, item),
+        _what_follows(grant, item),
         extra=extra | {"event": "job_failed", "error": item.error.type},
     )
 
 
-def _what_follows(held: Held, item: Failure) -> str:
+def _what_follows(grant: Grant, item: Failure) -> str:
     """Return what the queue will do with the job, as far as the worker knows."""
-    if held.control.cancel_requested:
-        return "It was cancelled"
-    if item.retry_after is None or held.grant.attempt >= held.grant.max_attempts:
+    if item.retry_after is None or grant.attempt >= grant.max_attempts:
         return "The job is dead"
     pause_s = item.retry_after
     if pause_s is UNSET:
-        pause_s = default_backoff_s(held.grant.attempt)
+        pause_s = default_backoff_s(grant.attempt)
     return f"Next attempt in {pause_s:g} s"
 
 

@@ -78,6 +78,7 @@ class WorkerProcess:
             clock=SYSTEM_CLOCK,
             ids=ids,
             claim_id=self._session.claim_id,
+            in_doubt=self._session.in_doubt,
         )
         self._options = options
         self._loop = asyncio.new_event_loop()

@@ -33,6 +33,7 @@ class ThreadExecutor:
         self._alias = alias
         self._worker = worker
         self._clock = clock
+        self._started_at = clock.wall_ms()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="objq task")
         # A timeout is told (backoff, signals: other people's code) while the pool may be full.
         self._aside = ThreadPoolExecutor(ASIDE_THREADS, thread_name_prefix="objq timeout")
@@ -57,6 +58,7 @@ class ThreadExecutor:
             clock=self._clock,
             task_loop=self._task_loop,
             begun=begun,
+            code_since=self._started_at,
         )
         control.on_change = execution.look
         execution.look()

@@ -94,6 +94,17 @@ class Browser:
             address = f"/edit/{quote(module.path)}/"
             time.sleep(float(reply.headers.get("Retry-After", "1")))
 
+    def index_again(self, module: Module) -> None:
+        """Press the button on the page; what the site answers is its own affair."""
+        if not self.csrf:
+            self.csrf = self.read_form()
+        address = f"/index/{quote(module.path)}/"
+        try:
+            self.request("POST", address, {"csrfmiddlewaretoken": self.csrf})
+        except (OSError, http.client.HTTPException):
+            self.connection.close()
+            raise
+
     def read_form(self) -> str:
         found = CSRF.search(self.get("/new/").text)
         if found is None:

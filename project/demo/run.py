@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import random
 import secrets
 import sqlite3
 import sys
@@ -34,6 +35,10 @@ STALLED_S: Final = 60.0
 POLL_S: Final = 0.5
 LISTED: Final = 5
 
+GOES_ON: Final = """\
+A little work goes on: pages are indexed again, and some jobs fail, take long or wait for their
+time. Cancel, retry and delete them, or pause a queue, as you like."""
+
 DASHBOARD: Final = "/admin/objq_dashboard/queue/"
 
 
@@ -50,12 +55,13 @@ def run(folder: Path, source: Path, *, once: bool) -> None:
         raise DemoError(f"There is no Python file in {source}.")
     print(
         f"{len(corpus.modules):,} modules in {corpus.folder}\n"
-        f"Starting a broker, {WORKERS} workers and a site; their logs are in {folder}"
+        f"Starting a broker, {WORKERS if once else WORKERS + 1} workers and a site; "
+        f"their logs are in {folder}"
     )
     password = prepare()
     stack = Stack(folder, os.environ)
     try:
-        addresses = start(stack, folder, workers=WORKERS)
+        addresses = start(stack, folder, workers=WORKERS, archivist=not once)
         if not once:
             open_dashboard(addresses)
         filled = fill(stack, addresses, corpus)
@@ -63,10 +69,14 @@ def run(folder: Path, source: Path, *, once: bool) -> None:
         look_up(stack, addresses, corpus)
         if not once:
             print_addresses(addresses, password)
-            print("\nCtrl-C stops everything.")
-            stay(stack)
+            print(f"\n{GOES_ON}\n\nCtrl-C stops everything.")
+            stay(stack, addresses, corpus)
     except KeyboardInterrupt:
-        print("\nStopping …", flush=True)
+        print(
+            "\nStopping: the workers end their jobs or hand them back, which may take some "
+            "seconds. Ctrl-C again does not wait …",
+            flush=True,
+        )
         raise
     finally:
         stack.stop()
@@ -160,10 +170,16 @@ def look_up(stack: Stack, addresses: Addresses, corpus: Corpus) -> None:
     print(f"  found by search       {len(crowd.results):,} of {len(corpus.modules):,} pages")
 
 
-def stay(stack: Stack) -> None:
-    while True:
-        stack.check()
-        time.sleep(POLL_S)
+def stay(stack: Stack, addresses: Addresses, corpus: Corpus) -> None:
+    from project.demo.trickle import Trickle
+
+    with closing(Browser(addresses.site_port)) as browser:
+        trickle = Trickle(browser, corpus.modules, random.Random())
+        trickle.begin()
+        while True:
+            stack.check()
+            trickle.step()
+            time.sleep(POLL_S)
 
 
 # --- what is printed ------------------------------------------------------------------------------
@@ -173,7 +189,10 @@ def open_dashboard(addresses: Addresses) -> None:
     """Open the dashboard, signed in, where there is a screen; anywhere else say where it is."""
     address = f"{site_url(addresses)}/enter/{os.environ['OBJQ_DEMO_ENTRANCE']}/"
     opened = has_screen() and webbrowser.open(address)
-    print(f"\n  {'The dashboard opens' if opened else 'Watch it on the dashboard'}: {address}\n")
+    print(
+        f"\n  {'The dashboard opens' if opened else 'Watch it on the dashboard'}: {address}\n"
+        "  Now is a good time: what follows is live there.\n"
+    )
 
 
 def has_screen() -> bool:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from project.demo.stack import Process, Stack
 
 CONCURRENCY: Final = 4
+SITE_GRACE_S: Final = 1.0
+"""A daphne that is stopped in the middle of a request waits for it for ever, and nothing that a
+browser still asks for is worth that."""
+
 READY_S: Final = 60.0
 ASK_S: Final = 5.0
 
@@ -28,18 +32,27 @@ class Addresses:
     broker: str
 
 
-def start(stack: Stack, folder: Path, *, workers: int) -> Addresses:
-    """Start all and wait until they can be used; raises Ended if one cannot."""
+def start(stack: Stack, folder: Path, *, workers: int, archivist: bool) -> Addresses:
+    """Start all and wait until they can be used; raises Ended if one cannot.
+
+    With `archivist` there is one more worker, for the queue `archive` and one job at a time.
+    """
     broker = stack.start("broker", ["manage.py", "runbroker", "--bind", "127.0.0.1:0"])
     site_port, site = start_site(stack)
     for number in range(1, workers + 1):
-        command = ["manage.py", "objq_worker", "--concurrency", str(CONCURRENCY)]
-        stack.start(f"worker-{number}", command)
+        start_worker(stack, f"worker-{number}", "default", CONCURRENCY)
+    if archivist:
+        start_worker(stack, f"worker-{workers + 1}", "archive", 1)
 
     document = folder / "queue" / "queue.json"
     stack.wait_for(broker, lambda: answers(broker_address(document), "/readyz"), READY_S)
     stack.wait_for(site, lambda: answers(f"127.0.0.1:{site_port}", "/status.json"), READY_S)
     return Addresses(site_port=site_port, broker=broker_address(document))
+
+
+def start_worker(stack: Stack, name: str, queue: str, concurrency: int) -> None:
+    options = ["--queue", queue, "--concurrency", str(concurrency)]
+    stack.start(name, ["manage.py", "objq_worker", *options])
 
 
 def start_site(stack: Stack) -> tuple[int, Process]:
@@ -51,7 +64,7 @@ def start_site(stack: Stack) -> tuple[int, Process]:
         port: int = listening.getsockname()[1]
         number = listening.fileno()
         command = ["-m", "daphne", "-v", "0", "--fd", str(number), "project.asgi:application"]
-        site = stack.start("site", command, inherit=number)
+        site = stack.start("site", command, inherit=number, grace_s=SITE_GRACE_S)
     return port, site
 
 

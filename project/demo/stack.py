@@ -33,6 +33,7 @@ class Process:
     name: str
     popen: subprocess.Popen[bytes]
     log: Path
+    grace_s: float | None = None
 
     def tail(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
@@ -45,8 +46,18 @@ class Stack:
         self.environ = dict(environ)
         self.processes: list[Process] = []
 
-    def start(self, name: str, command: Sequence[str], *, inherit: int | None = None) -> Process:
-        """Start a process; `inherit` is a file descriptor that it is given."""
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        inherit: int | None = None,
+        grace_s: float | None = None,
+    ) -> Process:
+        """Start a process; `inherit` is a file descriptor that it is given.
+
+        `grace_s` is how long it may take to end after SIGTERM, if not `GRACE_S`.
+        """
         log = self.folder / f"{name}.log"
         with log.open("wb") as output:
             popen = subprocess.Popen(
@@ -61,7 +72,7 @@ class Stack:
                 start_new_session=True,
                 preexec_fn=end_with_parent(os.getpid()),  # noqa: PLW1509 - no thread runs yet
             )
-        process = Process(name=name, popen=popen, log=log)
+        process = Process(name=name, popen=popen, log=log, grace_s=grace_s)
         self.processes.append(process)
         return process
 
@@ -108,10 +119,13 @@ class Stack:
 def end(processes: Sequence[Process]) -> None:
     for process in processes:
         send(process, signal.SIGTERM)
-    until = time.monotonic() + GRACE_S
+    began = time.monotonic()
     for process in processes:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.popen.wait(max(until - time.monotonic(), 0))
+        grace_s = GRACE_S if process.grace_s is None else process.grace_s
+        try:
+            process.popen.wait(max(began + grace_s - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            send(process, signal.SIGKILL)
 
 
 def send(process: Process, number: signal.Signals) -> None:

@@ -16,7 +16,7 @@ from django.test import override_settings
 
 from objq import checks
 from objq.checks import check_backend, check_installation
-from objq.compat import task_backends
+from objq.compat import NATIVE, task_backends
 from objq.conf import BACKEND
 from tests.backend.test_options import BAD
 
@@ -230,3 +230,33 @@ def test_the_backend_is_checked_in_a_project_that_imports_no_task(tmp_path: Path
     assert "objq.E001" in ran.stderr
     assert "objq.E005" in ran.stderr
     assert ran.stderr.count("objq.E001") == 1
+
+
+@pytest.mark.skipif(not NATIVE, reason="django_tasks, which Django 5.2 needs, is an app of its own")
+@pytest.mark.parametrize("dashboard", [True, False])
+def test_a_project_that_forgets_the_app_is_told(dashboard: bool, tmp_path: Path) -> None:
+    """Trap: nothing of objq is imported before the checks are collected, so they found nothing."""
+    others = ["django.contrib.contenttypes", *(["objq_dashboard"] if dashboard else [])]
+    (tmp_path / "bare.py").write_text(
+        textwrap.dedent(
+            f"""
+            SECRET_KEY = "x"
+            ROOT_URLCONF = "bareurls"
+            INSTALLED_APPS = {others!r}
+            TASKS = {{"default": {{"BACKEND": "objq.backend.ObjqBackend", "OPTIONS": {{}}}}}}
+            """
+        )
+    )
+    (tmp_path / "bareurls.py").write_text(
+        "import objq\n\n@objq.task\ndef send(): ...\n\nurlpatterns = []\n"
+    )
+    root = Path(__file__).parents[2]
+    ran = subprocess.run(
+        [sys.executable, "-m", "django", "check", "--settings=bare"],
+        env={"PYTHONPATH": f"{tmp_path}:{root}:{root / 'dashboard'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "objq.E009" in ran.stderr
+    assert ran.returncode == (1 if dashboard else 0)

@@ -11,7 +11,7 @@ import pytest
 from django.conf import ENVIRONMENT_VARIABLE, settings
 from django.test import override_settings
 
-from objq.finding import ForeignModule, NotATask, find_task
+from objq.finding import ForeignModule, NotATask, TaskMissing, find_task
 
 TASK = "import objq\n\n@objq.task\ndef send(): ...\n"
 Write = Callable[..., None]
@@ -73,6 +73,17 @@ def test_what_is_imported_already_is_found_wherever_it_lies(write: Write) -> Non
         find_task("loose.objq")
     with pytest.raises(ImportError, match="defines no 'nothing'"):
         find_task("loose.nothing")
+
+
+def test_what_is_not_there_is_told_from_an_import_that_fails(write: Write) -> None:
+    write("shop.jobs", text="import no_such_library\n")
+    with override_settings(INSTALLED_APPS=[*settings.INSTALLED_APPS, "shop"]):
+        for path in ("shop.later.send", "shop.later.more.send"):
+            with pytest.raises(TaskMissing, match=r"no module 'shop\.later'"):
+                find_task(path)
+        with pytest.raises(ModuleNotFoundError) as raised:
+            find_task("shop.jobs.send")
+    assert not isinstance(raised.value, TaskMissing)
 
 
 def test_a_module_that_makes_its_names_when_asked_is_not_asked(write: Write) -> None:

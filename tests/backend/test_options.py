@@ -8,6 +8,7 @@ from django.test import override_settings
 from msgspec import Raw
 
 from objq import wire
+from objq.checks import check_backend
 from objq.conf import BACKEND, backend_aliases, options_for
 from objq.core.ops import MAX_RECORD_BYTES, DocumentSettings, NewJob, Push
 from objq.errors import ConfigurationError
@@ -203,6 +204,39 @@ def test_settings_are_read_when_asked_for() -> None:
         assert options_for("a").storage == "x"
         with pytest.raises(ConfigurationError, match=r'no "default"\. Known are: a'):
             options_for()
+
+
+@pytest.mark.parametrize("other", [{}, {"BACKEND": "django.tasks.backends.immediate.X"}])
+def test_a_project_without_our_backend_is_told_what_to_write(other: dict[str, str]) -> None:
+    tasks = {"default": other} if other else {}
+    with override_settings(TASKS=tasks):
+        with pytest.raises(
+            ConfigurationError, match=r"No backend in TASKS is objq's\. Write TASKS"
+        ):
+            options_for()
+        tasks["jobs"] = {"BACKEND": BACKEND}
+    if other:
+        with (
+            override_settings(TASKS=tasks),
+            pytest.raises(ConfigurationError, match=r"is not objq's\. These are: jobs"),
+        ):
+            options_for()
+
+
+def test_an_option_one_level_too_high_is_told_from_a_missing_one() -> None:
+    params = {"BACKEND": BACKEND, "QUEUES": [], "STORAGE": "x", "NAME": "y"}
+    problems = find_problems({}, params)
+    assert [problem.check for problem in problems] == ["E001", "E005"]
+    assert problems[1].message == "The option STORAGE stands beside OPTIONS, where it is not read."
+    with (
+        override_settings(TASKS={"default": params}),
+        pytest.raises(ConfigurationError, match="beside OPTIONS"),
+    ):
+        options_for()
+    assert [message.id for message in check_backend("default", params)] == [
+        "objq.E001",
+        "objq.E005",
+    ]
 
 
 class Derived:

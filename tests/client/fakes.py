@@ -15,7 +15,7 @@ import msgspec
 
 from objq import wire
 from objq.client.client import Client
-from objq.client.seam import ConnectionEnded
+from objq.client.seam import ConnectionEnded, ConnectionRefused
 from objq.client.session import Session
 from objq.core import ops
 from objq.core.codec import HEAD_BYTES, decode, seal
@@ -248,7 +248,7 @@ class World:
         await asyncio.sleep(3600 if url in self.silent else 0)
         broker = self.brokers.get(url)
         if broker is None:
-            raise ConnectionEnded("refused")
+            raise ConnectionRefused("refused")
         socket = Socket(broker)
         broker.sockets.append(socket)
         return socket

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 
 import pytest
 
 from objq import wire
 from objq.client import link as link_module
 from objq.client.link import Link, LinkLost
-from objq.client.seam import ConnectionEnded
+from objq.client.seam import ConnectionEnded, ConnectionRefused
+from objq.client.transport import open_websocket
 from objq.core import ops
 from objq.errors import Overloaded, TooLarge, Unauthorized
 from tests.virtual import VirtualClock, virtual
@@ -197,3 +199,11 @@ async def test_refusal_of_the_socket_carries_the_reason() -> None:
         await call
     assert isinstance(caught.value.error, Unauthorized)
     await link.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_port_where_nothing_listens_refuses(host: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(ConnectionRefused):
+        await open_websocket(f"ws://{host}:{port}/objq/v1/", {})

@@ -97,6 +97,38 @@ async def test_many_callers_share_one_read_and_one_connection() -> None:
 
 
 @virtual
+async def test_a_broker_that_refuses_connections_is_said_to_do_so() -> None:
+    world = World()
+    broker = world.broker().lead()
+    url = broker.url
+    world.brokers.clear()
+    with pytest.raises(Unavailable) as told:
+        await world.client(direct_fallback=False).push([world.job()])
+    assert told.value.message == (
+        f"The broker at {url} refuses connections: it is probably not running. "
+        "No other broker took over within 10 s. The push request was not sent, so nothing changed."
+    )
+
+
+@virtual
+async def test_a_claim_is_in_doubt_only_from_when_it_is_sent() -> None:
+    world = World()
+    session = world.session()
+    calling = asyncio.create_task(session.call(ops.TakeClaim(claim="1-a:1", wait=5.0), 30))
+    await asyncio.sleep(1)
+    assert not session.in_doubt("1-a:1"), "there is no broker to send it to"
+    broker = world.broker()
+    broker.handler = lambda socket, number, op: None
+    broker.lead()
+    while not any(isinstance(op, ops.TakeClaim) for op in broker.ops):
+        await broker.heard.get()
+    assert session.in_doubt("1-a:1")
+    calling.cancel()
+    await asyncio.wait({calling})
+    assert not session.in_doubt("1-a:1"), "no call is under way"
+
+
+@virtual
 async def test_mass_reconnect_reads_the_header_once() -> None:
     world = World()
     first = world.broker().lead()
@@ -486,6 +518,7 @@ async def test_a_claim_that_has_expired_over_a_session_is_the_workers_to_draw_an
         queues=("default",),
         settings=lambda: session.settings,
         claim_id=session.claim_id,
+        in_doubt=session.in_doubt,
         trouble=Trouble(),
     )
     async with asyncio.timeout(60):

@@ -164,14 +164,27 @@ def test_deadline_in_doubt(op: ops.Op, ids: tuple[str, ...], request_id: str | N
     assert "10 s" in error.message
 
 
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        (ops.Stats(), "request for stats"),
+        (ops.Workers(), "request for the workers"),
+        (CANCEL, "cancel request"),
+        (ops.RunNow(request="1-a:1", ids=("job-1",), expected="scheduled"), "run now request"),
+    ],
+)
+def test_requests_are_named_in_words(op: ops.Op, name: str) -> None:
+    assert f"no answer to this {name} within" in str(Ticket(op).gave_up(2, None))
+
+
 def test_deadline_without_doubt_tells_why() -> None:
     assert isinstance(Ticket(PUSH).gave_up(10, NoDocument("x")), NoDocument)
     assert isinstance(Ticket(PUSH).gave_up(10, Unauthorized("x")), Unauthorized)
     error = Ticket(PUSH).gave_up(10, NotBroker("It stands by."))
     assert isinstance(error, Unavailable)
     assert error.message == (
-        "There was no answer to this push within 10 s. It stands by. "
-        "The push was not sent, so nothing changed."
+        "There was no answer to this push request within 10 s. It stands by. "
+        "The push request was not sent, so nothing changed."
     )
     ticket = Ticket(PUSH)
     ticket.issue()

@@ -10,7 +10,15 @@ from msgspec import Raw
 from objq.client.patience import POLL_LONGEST_S
 from objq.client.versions import FOLLOWS_S
 from objq.core import ops
-from objq.errors import DocumentError, ForeignDocument, QueueFull, Unavailable, Unknown, Unsupported
+from objq.errors import (
+    DocumentError,
+    ForeignDocument,
+    NoDocument,
+    QueueFull,
+    Unavailable,
+    Unknown,
+    Unsupported,
+)
 from objq.store.base import TooLarge
 from objq.store.base import Unavailable as StoreUnavailable
 from tests.broker.fakestore import FakeStore, Link, Meets
@@ -112,7 +120,7 @@ async def test_what_there_is_to_see() -> None:
 async def test_what_is_asked_together_is_one_write_and_during_a_write_the_next() -> None:
     async with direct_world(FakeStore(latency_s=0.2)) as world:
         client = world.client()
-        await client.stats()  # creates the document
+        await client.claim()  # creates the document
         before = len(world.store.history)
         first = [asyncio.create_task(client.push([world.job()])) for _ in range(50)]
         await world.store.next_attempt()
@@ -125,7 +133,7 @@ async def test_what_is_asked_together_is_one_write_and_during_a_write_the_next()
 @virtual
 async def test_a_script_pays_one_read_and_one_write_for_a_push() -> None:
     async with direct_world() as world:
-        await world.client().stats()
+        await world.client().claim()
         reads, writes = world.store.reads, len(world.store.attempts)
         await world.client().push([world.job()])
         assert len(world.store.attempts) - writes == 1
@@ -177,7 +185,7 @@ async def test_processes_side_by_side_lose_nothing_and_double_nothing() -> None:
 async def test_a_lost_reply_is_recognised_for_every_kind_of_request() -> None:
     async with direct_world() as world:
         client = world.client()
-        await client.stats()
+        await client.claim()
         world.store.plan = [Meets.LOST_REPLY]
         await client.push([world.job()])
         world.store.plan = [Meets.LOST_REPLY]
@@ -203,7 +211,7 @@ async def test_a_repeated_claim_gets_the_same_jobs_and_never_more() -> None:
 async def test_a_store_out_of_reach_means_not_sent() -> None:
     async with direct_world() as world:
         client = world.client()
-        await client.stats()
+        await client.claim()
         await asyncio.sleep(1)
         world.store.down = StoreUnavailable("no route")
         with pytest.raises(Unavailable, match="no route"):
@@ -214,7 +222,7 @@ async def test_a_store_out_of_reach_means_not_sent() -> None:
 async def test_a_write_whose_fate_is_not_known_says_so_and_may_be_repeated() -> None:
     async with direct_world() as world:
         client = world.client()
-        await client.stats()
+        await client.claim()
         world.store.hold()
         job = world.job()
         with pytest.raises(Unknown) as caught:
@@ -257,9 +265,24 @@ async def test_a_document_is_created_with_the_options_of_its_creator() -> None:
 
 
 @virtual
+async def test_whoever_only_looks_creates_nothing() -> None:
+    async with direct_world() as world:
+        client = world.client()
+        for look in (ops.Stats(), ops.Get(ids=("job",)), ops.Workers()):
+            with pytest.raises(NoDocument, match="the first push"):
+                await client.call(look)
+        assert world.store.attempts == []
+        looking = asyncio.gather(*(client.stats() for _ in range(5)), return_exceptions=True)
+        await client.push([world.job()])
+        await looking
+        assert len(world.document().jobs) == 1
+        assert (await client.stats()).queues["default"].ready == 1
+
+
+@virtual
 async def test_everybody_follows_the_settings_of_the_document() -> None:
     async with direct_world() as world:
-        await world.client(max_jobs=1, heartbeat_timeout_s=60.0).stats()
+        await world.client(max_jobs=1, heartbeat_timeout_s=60.0).claim()
         session = world.session(max_jobs=99)
         answer = await session.call(world.push(world.job(), world.job()))
         assert isinstance(answer, ops.Outcomes)
@@ -301,7 +324,7 @@ async def test_a_document_that_vanished_is_never_created_anew() -> None:
 async def test_claims_that_find_nothing_write_nothing_and_read_seldom() -> None:
     async with direct_world() as world:
         client = world.client()
-        await client.stats()
+        await client.claim()
         writes, reads = len(world.store.attempts), world.store.reads
         for _ in range(80):
             began = now()

@@ -96,7 +96,7 @@ async def test_while_a_broker_leads_direct_processes_claim_from_it_and_push_by_t
 async def test_a_claim_that_waits_moves_to_the_broker_that_takes_over() -> None:
     async with direct_world() as world:
         client = world.client()
-        await client.stats()
+        await client.claim()
         waiting = asyncio.create_task(client.claim(wait_s=T_S / 4, timeout_s=T_S))
         await asyncio.sleep(1)
         broker = await world.lead()

@@ -41,6 +41,7 @@ def start(world: DirectWorld, session: Session, runs: Runs) -> tuple[Worker, asy
         clock=world.clock,
         ids=Ids(random.Random(5)),
         claim_id=session.claim_id,
+        in_doubt=session.in_doubt,
     )
     return worker, asyncio.create_task(worker.run())
 

@@ -75,7 +75,9 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 
 def end_of(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate()
+    assert process.stdout is not None
+    out = process.stdout.read()  # with what came along with the last line that was read
+    _, err = process.communicate()
     return process.returncode, out, err
 
 
@@ -84,6 +86,8 @@ def test_a_signal_ends_it_gracefully(number: signal.Signals) -> None:
     with running("tests.server.served", "plain") as process:
         assert line_of(process).startswith("Leading at ")
         process.send_signal(number)
+        assert line_of(process) == f"{number.name}: stops; once more to end at once.\n"
+        assert line_of(process) == "Handed over: another broker may lead now.\n"
         assert end_of(process) == (0, "stopped\n", "")
 
 
@@ -99,6 +103,7 @@ def test_a_second_signal_ends_it_at_once() -> None:
     with running("tests.server.served", "stubborn") as process:
         line_of(process)
         process.send_signal(signal.SIGTERM)
+        assert line_of(process) == "SIGTERM: stops; once more to end at once.\n"
         assert line_of(process) == "stopping\n"
         process.send_signal(signal.SIGTERM)
         status, out, err = end_of(process)
@@ -110,7 +115,7 @@ def test_when_the_grace_is_over_it_ends_with_status_1_whatever_its_threads_do() 
     with running("tests.server.served", "late") as process:
         line_of(process)
         process.send_signal(signal.SIGTERM)
-        assert end_of(process) == (1, "", "")
+        assert end_of(process) == (1, "SIGTERM: stops; once more to end at once.\n", "")
 
 
 def test_a_broker_that_dies_ends_the_process_loudly() -> None:
@@ -140,8 +145,9 @@ def test_runbroker_leads_serves_and_steps_down(tmp_path: Path) -> None:
         with running(*command, settings="site_settings", path=str(tmp_path)) as standby:
             assert " INFO Standing by; " in line_of(standby)
             process.send_signal(signal.SIGTERM)
-            status, _, err = end_of(process)
+            status, out, err = end_of(process)
             assert (status, err) == (0, "")
+            assert re.search(r" INFO SIGTERM: stops;.*\n.* INFO Handed over: ", out)
             assert " in epoch 2 of " in line_of(standby)
             standby.send_signal(signal.SIGTERM)
             assert end_of(standby)[0] == 0

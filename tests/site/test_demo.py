@@ -89,6 +89,7 @@ def test_once_does_it_all_and_leaves_nothing(start: Callable[..., Demo], tmp_pat
     assert "found by search       13 of 13 pages" in output
     assert "1 file that is no readable text, as not_text.py" in output
     assert "enqueue to start      p50" in output
+    assert "2 workers" in output
     assert "dashboard" not in output  # nobody is there to look at it
     assert list((tmp_path / "data").iterdir()) == []
     assert members(tmp_path) == []
@@ -104,7 +105,7 @@ def test_however_it_ends_no_process_is_left(
     with build_opener(HTTPCookieProcessor()).open(door, timeout=DEADLINE_S) as reply:
         assert reply.url.endswith("/admin/objq_dashboard/queue/")  # and not the login page
     assert "/admin/objq_dashboard/queue/" in read_until(demo, "Ctrl-C stops everything.")
-    assert len(members(tmp_path)) == 4
+    assert len(members(tmp_path)) == 5
     demo.send_signal(number)
     demo.wait(DEADLINE_S)
     wait_until(lambda: not members(tmp_path))

@@ -76,10 +76,10 @@ def test_counts_and_states_newest_first(client: Client, queue: FakeQueue) -> Non
     }  # fmt: skip
     assert [(job["title"], job["label"]) for job in answer["jobs"]] == [
         ("Lost", "not in the queue"),
-        ("Broken", "failed"),
-        ("Waits", "waiting"),
+        ("Broken", "dead"),
+        ("Waits", "ready"),
         ("Runs", "running"),
-        ("Done", "indexed"),
+        ("Done", "succeeded"),
     ]
     assert [(job["waited"], job["took"]) for job in answer["jobs"]] == [
         ("", ""),

@@ -35,6 +35,7 @@ class World:
     def __init__(self, jobs: int = 0, **options: Any) -> None:
         self.broker = FakeBroker(jobs)
         self.executor = FakeExecutor(self.broker.notify)
+        in_doubt = options.pop("in_doubt", lambda claim: True)
         given = {"slots": 2, "prefetch": 2, "shutdown_grace_s": 30.0, **options}
         ids = Ids(random.Random(1))
         self.worker = Worker(
@@ -45,6 +46,7 @@ class World:
             clock=VirtualClock(),
             ids=ids,
             claim_id=ids.token,
+            in_doubt=in_doubt,
         )
         self.running: asyncio.Task[Ending]
 
@@ -703,6 +705,39 @@ def test_an_idle_worker_without_a_broker_does_not_take_the_whole_grace_to_end() 
             assert w.now - began < 10
 
     simulate(scenario())
+
+
+def test_an_idle_worker_whose_claim_was_never_sent_ends_at_once() -> None:
+    async def scenario() -> None:
+        async with world(in_doubt=lambda claim: False) as w:
+            w.broker.down = Unavailable("gone for good")
+            await asyncio.sleep(5)
+            began = w.now
+            w.worker.drain()
+            assert await w.running is Ending.CLEAN
+            assert w.now == began
+
+    simulate(scenario())
+
+
+@pytest.mark.parametrize("in_doubt", [True, False])
+def test_a_claim_that_may_have_been_granted_is_waited_for_and_that_is_said(
+    in_doubt: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An earlier call ended without an answer (Unknown), or the one under way has sent it."""
+
+    async def scenario() -> None:
+        async with world(in_doubt=lambda claim: in_doubt) as w:
+            w.broker.down = Unavailable("down") if in_doubt else Unknown("lost")
+            await asyncio.sleep(5)
+            began = w.now
+            w.worker.drain()
+            assert await w.running is Ending.CLEAN
+            assert 5 < w.now - began < 10
+
+    with caplog.at_level("INFO", "objq.worker"):
+        simulate(scenario())
+    assert "claim_awaited" in [getattr(record, "event", None) for record in caplog.records]
 
 
 def test_no_grace_still_hands_back() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -142,12 +143,12 @@ async def test_jobs_that_share_a_thread_share_no_context(executor: ThreadExecuto
     ("path", "error"),
     [
         ("no.such.module", "objq.finding.ForeignModule"),
-        (f"{SAMPLE}_of_nothing.add", "builtins.ModuleNotFoundError"),
-        (f"{SAMPLE}.no_such_name", "builtins.ImportError"),
+        (f"{SAMPLE}_of_nothing.add", "objq.finding.TaskMissing"),
+        (f"{SAMPLE}.no_such_name", "objq.finding.TaskMissing"),
         (f"{SAMPLE}.not_a_task", "objq.finding.NotATask"),
         (f"{SAMPLE}.fake_task", "objq.finding.NotATask"),
         (f"{SAMPLE}.LooksLikeATask", "objq.finding.NotATask"),
-        (f"{SAMPLE}.fake_task.func", "builtins.ModuleNotFoundError"),
+        (f"{SAMPLE}.fake_task.func", "objq.finding.TaskMissing"),
         ("os.system", "objq.finding.NotATask"),
         ("builtins.eval", "objq.finding.NotATask"),
         ("nodots", "objq.finding.ForeignModule"),
@@ -166,6 +167,22 @@ async def test_a_task_that_cannot_be_imported_is_retried_as_usual(
 ) -> None:
     assert (await fail(executor, job("no.such.task"))).retry_after is UNSET
     assert [name for name, *_ in heard.all] == ["started"]
+
+
+@pytest.mark.parametrize("path", [f"{SAMPLE}.newer", f"{SAMPLE}_of_newer.add"])
+async def test_a_task_newer_than_the_worker_waits_for_the_deployment_to_reach_it(
+    executor: ThreadExecutor, path: str
+) -> None:
+    """Trap: the web processes had the new code first, and three attempts were over in 6 s."""
+    failures = [
+        await fail(executor, job(path, attempt=attempt, max_attempts=4)) for attempt in (1, 2, 3, 4)
+    ]
+    assert [failure.retry_after for failure in failures] == [60, 120, 240, UNSET]
+    assert re.search(
+        r"; this worker started at \d\d:\d\d:\d\d \(\d{4}-\d\d-\d\d, \S+\): "
+        r"restart it if the task is newer$",
+        failures[0].error.message,
+    )
 
 
 @pytest.mark.parametrize("task", ["with_context", "swallow_nothing"])
@@ -374,7 +391,8 @@ async def test_a_running_async_job_is_cancelled_and_cleans_up(
     control.request_cancel()
     assert (await running).error.type == "objq.errors.TaskCancelled"
     assert sample.notes == ["cleaned up"]
-    assert heard.all[-1][:2] == ("finished", "FAILED")
+    # No exception is handled: Django would log its traceback, of what an operator wanted.
+    assert heard.all[-1] == ("finished", "FAILED", None)
 
 
 async def test_a_running_sync_job_sees_that_it_should_stop(executor: ThreadExecutor) -> None:

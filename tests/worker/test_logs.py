@@ -39,27 +39,31 @@ def test_a_success(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempt", "retry_after", "cancelled", "follows"),
+    ("attempt", "retry_after", "follows"),
     [
-        (1, UNSET, False, "Next attempt in 2 s"),
-        (2, UNSET, False, "Next attempt in 4 s"),
-        (2, 0.5, False, "Next attempt in 0.5 s"),
-        (1, None, False, "The job is dead"),
-        (3, UNSET, False, "The job is dead"),
-        (1, UNSET, True, "It was cancelled"),
+        (1, UNSET, "Next attempt in 2 s"),
+        (2, UNSET, "Next attempt in 4 s"),
+        (2, 0.5, "Next attempt in 0.5 s"),
+        (1, None, "The job is dead"),
+        (3, UNSET, "The job is dead"),
     ],
 )
 def test_a_failure_is_told_with_what_follows(
     attempt: int,
     retry_after: float | None | UnsetType,
-    cancelled: bool,
     follows: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    said = line(
-        caplog, failure("no such order.", retry_after), attempt=attempt, cancelled=cancelled
-    )
+    said = line(caplog, failure("no such order.", retry_after), attempt=attempt)
     assert said.endswith(f"attempt {attempt} of 3: ValueError: no such order. {follows}")
+
+
+def test_a_cancellation_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    said = line(caplog, failure("stopped as asked"), cancelled=True)
+    assert said.endswith(
+        "was cancelled after 0.500 s, attempt 1 of 3: ValueError: stopped as asked"
+    )
+    assert caplog.records[-1].levelname == "INFO"
 
 
 def test_a_message_takes_one_line_of_bounded_length(caplog: pytest.LogCaptureFixture) -> None:
