@@ -56,6 +56,12 @@ def judge(source: Source, stats: Statistics) -> Health:
 
 def unreadable(alias: str, error: ObjqError) -> Health:
     """Return why nothing is known of a queue."""
+    if isinstance(error, NoDocument) and is_direct(alias):
+        return Health(
+            level="warn",
+            sentence=_("There is no queue yet."),
+            advice=_("The first push creates it: enqueue a task."),
+        )
     if isinstance(error, NoDocument):
         return Health(
             level="bad",
@@ -79,6 +85,14 @@ def unreadable(alias: str, error: ObjqError) -> Health:
         advice=_("%(error)s If none is running, start one:") % {"error": error.message},
         command=command(alias, "runbroker"),
     )
+
+
+def is_direct(alias: str) -> bool:
+    """Return whether each process of this backend writes by itself, and a broker is no need."""
+    try:
+        return conf.options_for(alias).mode == "direct"
+    except ConfigurationError:
+        return False
 
 
 def is_stale(heard_ago_s: float | None, timeout_s: float) -> bool:

@@ -36,9 +36,11 @@ ALL: Final = "*"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardOptions:
     """`mask`: what is masked besides `MASK`. `mask_tasks`: the same by a task's path. Among either,
-    `"*"` is everything."""
+    `"*"` is everything. `sockets`: whether the site serves the socket; None: as this process does.
+    """
 
     read_only: bool = False
+    sockets: bool | None = None
     mask: tuple[str, ...] = ()
     mask_tasks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -55,8 +57,10 @@ def options() -> DashboardOptions:
     names = _names(mask)
     if names is None or not isinstance(tasks, Mapping):
         names = (ALL,)
+    sockets = raw.get("SOCKETS")
     return DashboardOptions(
         read_only=raw.get("READ_ONLY", False) is not False,
+        sockets=sockets if isinstance(sockets, bool) else None,
         mask=names,
         mask_tasks={
             task: _names(own) or (ALL,)
@@ -94,13 +98,14 @@ def _problems(raw: object) -> Iterator[CheckMessage]:
 
 EXPECTED: Final = {
     "READ_ONLY": "True or False",
+    "SOCKETS": "True or False",
     "MASK": 'a list of names, or of "*" for all, such as ["iban"]',
     "MASK_TASKS": 'a list of names, or of "*" for all, by task: {"shop.tasks.pay": ["account"]}',
 }
 
 
 def _fits(key: str, value: object) -> bool:
-    if key == "READ_ONLY":
+    if key in ("READ_ONLY", "SOCKETS"):
         return isinstance(value, bool)
     if key == "MASK":
         return _names(value) is not None

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from channels.sessions import SessionMiddlewareStack
 
+from objq_dashboard.live.served import note_routed
+
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
@@ -29,8 +31,10 @@ def dashboard_sockets(others: Application | None = None) -> Application:
     """Return an ASGI application that serves the dashboard's socket, and hands on all others.
 
     Without `others` these are refused. Only pages of the site itself are let in; who may see what
-    is then read from session and database, again and again.
+    is then read from session and database, again and again. From now on the pages of this process
+    try the socket.
     """
+    note_routed()
 
     async def application(scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket" and scope["path"].endswith(PATH):

@@ -20,6 +20,7 @@ from objq import conf
 from objq_dashboard.access import may_act, may_view
 from objq_dashboard.actions import offers
 from objq_dashboard.health import command
+from objq_dashboard.live.served import serves_sockets
 from objq_dashboard.live.signedin import pass_for
 from objq_dashboard.models import Queue
 from objq_dashboard.page import as_json
@@ -74,6 +75,7 @@ def show(
                 "language": get_language(),
                 "zone": zone_now,
                 "zone_chosen": zone_chosen,
+                "sockets": serves_sockets(),
                 "pass": pass_for(request.user),
                 **(extra_context or {}),
             }

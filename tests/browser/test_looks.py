@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from playwright.sync_api import Page, expect
 
+from objq_dashboard.page import Cell, Health, Row, as_json
+from objq_dashboard.page import Page as Shown
 from tests.browser import chromium
 from tests.browser.jobs import job
 from tests.browser.place import OVERVIEW, Place
@@ -75,6 +77,41 @@ def test_nobody_is_hindered_and_a_phone_is_wide_enough(
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert_fits(page)
     assert page.evaluate(AXE) == []
+
+
+WIDE = {
+    "jobs": (
+        "…1b2c3d4e", "shop.tasks.send_monthly_receipts", "newsletters", "to be cancelled",
+        "order=4711, address='ann@example.com', api_key=•••••", "2/3", "2026-01-31 14:15:16",
+        "web-7f9c6d5b8-x2x4q-31415-a1b2, for 12 min, last heartbeat 21 s, stale",
+    ),
+    "workers": (
+        "web-7f9c6d5b8-x2x4q-31415-a1b2", "not connected", "web-7f9c6d5b8-x2x4q", "0.1.0",
+        "default, newsletters, reports", "12/16", "shop.tasks.send_monthly_receipts and 11 others",
+        "12 min", "21 s, stale",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(WIDE))
+def test_a_small_screen_shows_all_columns(tab: OpenTab, furnished: Furniture, name: str) -> None:
+    """Also with the admin's sidebar open, and with long names."""
+    page = tab(viewport={"width": 1280, "height": 800}).open_live(f"{OVERVIEW}{name}/")
+    page.locator("[data-objq-pause]").click()
+    expect(page.locator("#nav-sidebar")).to_be_visible()
+    row = Row(key="wide", cells=tuple(Cell(text=text) for text in WIDE[name]))
+    health = Health(level="good", sentence="All is well.")
+    shown = Shown(health=health, known=True, tables={name: (row,)})
+    page.evaluate("(page) => objq.place(page)", as_json(shown))
+    table = page.locator(f"[data-objq-table={name}]")
+    expect(table.locator("tbody tr")).to_have_count(1)
+    columns = "(table) => [table.tHead, table.tBodies[0]].map((each) => each.rows[0].cells.length)"
+    in_head, in_body = table.evaluate(columns)
+    assert in_head == in_body
+    wanted, there = table.evaluate(
+        "(table) => [table.parentElement.scrollWidth, table.parentElement.clientWidth]"
+    )
+    assert wanted <= there
 
 
 def test_the_question_before_an_action_hinders_nobody(tab: OpenTab, furnished: Furniture) -> None:

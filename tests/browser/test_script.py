@@ -186,14 +186,32 @@ def test_a_hidden_page_comes_back_when_it_is_looked_at(own_place: Place, tab: Op
     expect(page.locator("[data-objq-lost]")).to_be_hidden()
 
 
-def test_without_sockets_it_polls_until_there_is_one(own_place: Place, tab: OpenTab) -> None:
+def test_where_no_socket_is_routed_none_is_tried(own_place: Place, tab: OpenTab) -> None:
     own_place.broker()
-    site = own_place.serve(wsgi=True)
-    looking = tab(place=own_place, site=site)
-    looking.tolerated += CUT
+    looking = tab(place=own_place, site=own_place.serve(wsgi=True))
     page = looking.open(OVERVIEW)
     pace = page.locator("[data-objq-pace]")
     expect(pace).to_have_attribute("data-state", "polls")
+    assert "no route" in (pace.get_attribute("title") or "")
+    with own_place.client() as client:
+        client.push([job("send_receipt", 1)])
+    expect(looking.row("queues", "default")).to_be_visible()
+    assert looking.sockets == []
+
+
+def test_without_sockets_it_polls_until_there_is_one(own_place: Place, tab: OpenTab) -> None:
+    own_place.broker()
+    site = own_place.serve(wsgi=True, dashboard={"SOCKETS": True})
+    looking = tab(place=own_place, site=site)
+    looking.tolerated += CUT
+    looking.open(OVERVIEW)
+    pace = looking.page.locator("[data-objq-pace]")
+    expect(pace).to_have_attribute("data-state", "polls")
+    page = looking.open(OVERVIEW)  # which remembers it
+    expect(pace).to_have_attribute("data-state", "polls")
+    assert "could not be opened" in (pace.get_attribute("title") or "")
+    page.wait_for_timeout(1500)  # nothing is what is waited for
+    assert len(looking.sockets) == 1
     with own_place.client() as client:
         client.push([job("send_receipt", 1)])
     expect(looking.row("queues", "default")).to_be_visible()

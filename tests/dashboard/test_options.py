@@ -24,12 +24,16 @@ def test_without_the_setting_all_is_as_documented(settings: Settings) -> None:
 def test_what_is_set_is_read(settings: Settings) -> None:
     settings.OBJQ_DASHBOARD = {
         "READ_ONLY": True,
+        "SOCKETS": False,
         "MASK": ["iban"],
         "MASK_TASKS": {"shop.tasks.pay": ["account", "*"]},
     }
     assert check_setting() == []
     assert options() == DashboardOptions(
-        read_only=True, mask=("iban",), mask_tasks={"shop.tasks.pay": ("account", "*")}
+        read_only=True,
+        sockets=False,
+        mask=("iban",),
+        mask_tasks={"shop.tasks.pay": ("account", "*")},
     )
 
 
@@ -38,9 +42,11 @@ def test_what_is_set_is_read(settings: Settings) -> None:
     [
         (["READ_ONLY"], "E001", "not a dictionary"),
         ({"READONLY": True}, "E002", "Did you mean 'READ_ONLY'?"),
-        ({"COLOUR": "red"}, "E002", "There are READ_ONLY, MASK, MASK_TASKS."),
+        ({"COLOUR": "red"}, "E002", "There are READ_ONLY, SOCKETS, MASK, MASK_TASKS."),
         ({"READ_ONLY": "yes"}, "E003", "True or False"),
         ({"READ_ONLY": 1}, "E003", "True or False"),
+        ({"SOCKETS": "no"}, "E003", "True or False"),
+        ({"SOCKETS": None}, "E003", "True or False"),
         ({"MASK": "iban"}, "E003", "a list of names"),
         ({"MASK": [1]}, "E003", "a list of names"),
         ({"MASK": [""]}, "E003", "a list of names"),

@@ -101,6 +101,11 @@ def test_rates_of_a_queue_are_known_when_one_has_looked_for_a_while(
         now[0] += 5.0
         rates.append(texts(build("overview").tables["queues"])["default"][-3:])
     assert rates == [["—"] * 3, ["8.0 /s", "0.0 /s", "0.0 /s"]]
+    queue.recent = history(point())
+    page = build("overview")
+    assert [text(page, name) for name in ("pushed", "finished", "failed")] == rates[-1], (
+        "the figures on top are the queues' together"
+    )
 
 
 def test_running_jobs_of_the_overview(build: Callable[..., Page]) -> None:
@@ -176,12 +181,12 @@ def jobs(queue: FakeQueue) -> World:
 def test_jobs_of_all_states(build: Callable[..., Page], jobs: World) -> None:
     rows = texts(build("jobs").tables["jobs"])
     assert {key: row[3] for key, row in rows.items()} == {
-        "run-1": "running", "wait-1": "waiting", "later-1": "scheduled", "dead-1": "dead",
+        "run-1": "running", "wait-1": "ready", "later-1": "scheduled", "dead-1": "dead",
         "gone-1": "cancelled", "done-1": "succeeded",
     }  # fmt: skip
     assert rows["run-1"][4:6] == [f'to="ann", password={MASKED}', "1/3"]
-    assert rows["run-1"][7:] == ["w, for 0.0 s", "21 s, stale"]
-    assert rows["wait-1"][2:5] == ["mail", "waiting", '"a", 2']
+    assert rows["run-1"][7:] == ["w, for 0.0 s, last heartbeat 21 s, stale"]
+    assert rows["wait-1"][2:5] == ["mail", "ready", '"a", 2']
     assert rows["wait-1"][7] == "waits for 0.0 s"
     assert rows["later-1"][7] == "due in 5 min"
     assert rows["dead-1"][7] == "NoStock: none"
@@ -308,6 +313,35 @@ def test_a_dead_job(build: Callable[..., Page], jobs: World) -> None:
     (attempt,) = page.tables["attempts"]
     assert attempt.cells[5].text == "failed"
     assert attempt.cells[5].mark == "bad"
+
+
+def test_a_job_that_was_retried(build: Callable[..., Page], queue: FakeQueue) -> None:
+    """What was before the retry is not counted among the attempts."""
+    queue.answer = None
+    world = queue.world
+    world.push("job", max_attempts=1)
+    world.fail(world.take())
+    page = build("job", job="job")
+    assert texts(page.tables["facts"])["pushed"][0] == "Pushed"
+    world.pass_ms(60_000)
+    world.operate(ops.Retry, "job", "dead")
+    world.fail(world.take())
+    page = build("job", job="job")
+    assert texts(page.tables["facts"])["pushed"][0] == "Retried"
+    assert facts(page)["attempts"] == "1 of 1 since then"
+    assert [row[0] for row in texts(page.tables["attempts"]).values()] == [
+        "1, before the retry", "2"
+    ]  # fmt: skip
+
+
+def test_a_running_job_that_is_to_be_cancelled(build: Callable[..., Page], jobs: World) -> None:
+    jobs.operate(ops.Cancel, "run-1", "running")
+    assert text(build("job", job="run-1"), "why").endswith(
+        "A sync task that does not look at its context runs to its end."
+    )
+    (row,) = (row for row in build("jobs").tables["jobs"] if row.key == "run-1")
+    assert row.cells[3].text == "to be cancelled"
+    assert "runs to its end" in row.cells[3].title
 
 
 def test_every_attempt_has_its_traceback(build: Callable[..., Page], queue: FakeQueue) -> None:

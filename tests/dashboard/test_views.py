@@ -15,7 +15,9 @@ from django.utils import timezone
 
 from objq.core.ops import RecentHistory
 from objq.errors import Unavailable
+from objq_dashboard.live import served
 from objq_dashboard.pages import PAGES
+from objq_dashboard.routing import dashboard_sockets
 from objq_dashboard.source import source
 from tests.dashboard.test_pages import history, point
 
@@ -97,7 +99,10 @@ def test_page_and_data_say_the_same(browser: Client, full: FakeQueue, name: str)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_script_is_told_what_it_needs(browser: Client, full: FakeQueue, name: str) -> None:
+def test_the_script_is_told_what_it_needs(
+    browser: Client, full: FakeQueue, settings: Settings, name: str
+) -> None:
+    settings.OBJQ_DASHBOARD = {"SOCKETS": True}
     tags = Tags(get(browser, name, text="x y"))
     (root,) = tags.having("data-objq-page").values()
     assert root["data-objq-page"] == name
@@ -106,6 +111,25 @@ def test_the_script_is_told_what_it_needs(browser: Client, full: FakeQueue, name
     assert root["data-objq-query"] == ("text=x+y&job=run-1" if name == "job" else "text=x+y")
     assert root["data-objq-language"] == "en-us"
     assert root["data-objq-zone"] == "America/Chicago"
+
+
+def socket_of(browser: Client) -> str:
+    (root,) = Tags(get(browser, "overview")).having("data-objq-page").values()
+    return root["data-objq-socket"] or ""
+
+
+def test_only_where_the_socket_is_routed_pages_try_it(
+    browser: Client, full: FakeQueue, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "_routed", False)
+    assert not socket_of(browser)
+    settings.OBJQ_DASHBOARD = {"SOCKETS": True}
+    assert socket_of(browser)
+    settings.OBJQ_DASHBOARD = {}
+    dashboard_sockets()
+    assert socket_of(browser)
+    settings.OBJQ_DASHBOARD = {"SOCKETS": False}
+    assert not socket_of(browser)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -178,6 +202,7 @@ def test_tabs_and_breadcrumbs(browser: Client, full: FakeQueue, name: str) -> No
     assert shown is not None
     title = str(PAGES[name].title)
     assert shown.groups() == (("true", "Jobs") if name == "job" else ("page", title))
+    assert "</li><li" not in text, "without a space between them the marks stick to the next"
     text = text.replace("</li>", "\n")
     trail = re.sub(r"<[^>]+>", "", text[text.index('class="breadcrumbs"') :].partition(">")[2])
     words = [word.strip() for word in trail[:400].replace("&rsaquo;", "\n").splitlines()]
@@ -363,6 +388,7 @@ def test_pages_of_an_admin_site_of_ones_own_stay_in_it(
     browser: Client, full: FakeQueue, settings: Settings, name: str
 ) -> None:
     settings.ROOT_URLCONF = "tests.dashboard.twosites"
+    settings.OBJQ_DASHBOARD = {"SOCKETS": True}
     base = "/ops/inner/objq_dashboard/queue/"
     path = {"overview": "", "job": "jobs/run-1/"}.get(name, f"{name}/")
     text = browser.get(f"{base}{path}").content.decode()

@@ -9,7 +9,7 @@ import msgspec
 from django.utils.translation import gettext as _
 
 from objq.errors import ObjqError
-from objq_dashboard.health import address
+from objq_dashboard.health import address, command, is_direct
 from objq_dashboard.page import Cell, Row
 from objq_dashboard.pages.parts import Query, answered, fact
 from objq_dashboard.wording import NOTHING, age, decimal, moment, number, rate, seconds, size, utc
@@ -28,7 +28,7 @@ def build(source: Source, query: Query, stats: Statistics) -> dict[str, Any]:
     history = source.history()
     points = history.points if history is not None else ()
     return {
-        "texts": {"header": Cell(text=header(source, stats))},
+        "texts": {"header": Cell(text=header(source, stats)), **advice(source, stats)},
         "tables": {
             "broker": broker_rows(source, stats, history),
             "document": document_rows(source, stats, points),
@@ -48,6 +48,26 @@ def header(source: Source, stats: Statistics) -> str:
     except ObjqError as error:
         return error.message
     return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+
+
+def advice(source: Source, stats: Statistics) -> dict[str, Cell]:
+    """Return what is said where there is no broker, or no standby, and the command if one helps."""
+    run = Cell(text=command(source.alias, "runbroker"))
+    no_broker = _("No broker leads. Start one:")
+    no_standby = _(
+        "No standby asks the broker. With one, jobs go on within seconds when it dies. "
+        "Start one on another machine:"
+    )
+    if stats.broker is None and is_direct(source.alias):
+        run = Cell(text="")
+        no_broker = _("None leads, and none is needed: MODE is “direct”, so each process writes.")
+        no_standby = _("There is no broker to stand by for.")
+    return {
+        "no_broker": Cell(text=no_broker),
+        "start_broker": run,
+        "no_standby": Cell(text=no_standby),
+        "start_standby": run,
+    }
 
 
 def broker_rows(
@@ -90,7 +110,7 @@ def document_rows(source: Source, stats: Statistics, points: Points) -> tuple[Ro
             _("%(age)s ago") % {"age": age((source.now_ms - stats.at) / 1000)},
             utc(stats.at),
         ),
-        fact("jobs", _("Jobs in it"), size(stats.size_bytes), number(stats.size_bytes)),
+        fact("jobs", _("Size of its jobs"), size(stats.size_bytes), number(stats.size_bytes)),
     ]
     if stored is not None:
         # Compressed, if it is large: less than what stands in it.

@@ -89,13 +89,15 @@ def pretty(text: str) -> str:
 def facts(source: Source, job: JobView, stats: Statistics) -> tuple[Row, ...]:
     now_ms = source.now_ms
     state = state_cell(job.state, cancel_requested=job.cancel_requested)
+    before = any(was_before(job, each) for each in job.history)
+    counted = _("%(count)s of %(most)s since then") if before else _("%(count)s of %(most)s")
     rows = [
         fact("id", _("Id"), job.id),
         fact("task", _("Task"), job.task, href=link(source, "jobs/", task=job.task)),
         fact("queue", _("Queue"), job.queue, href=link(source, "jobs/", queue=job.queue)),
-        fact("state", _("State"), state.text, mark=state.mark),
-        moment_fact("pushed", _("Pushed"), job.pushed_at, now_ms),
-        fact("attempts", _("Attempts"), _("%(count)s of %(most)s") % {
+        fact("state", _("State"), state.text, state.title, state.mark),
+        moment_fact("pushed", _("Retried") if before else _("Pushed"), job.pushed_at, now_ms),
+        fact("attempts", _("Attempts"), counted % {
             "count": number(job.attempts), "most": number(job.max_attempts)
         }),
     ]  # fmt: skip
@@ -130,7 +132,10 @@ def moment_fact(key: str, label: str, at_ms: int, now_ms: int) -> Row:
 
 def attempts(source: Source, job: JobView) -> tuple[Row, ...]:
     """Return the timeline, oldest first; the last row may be the claim that is alive."""
-    rows = [attempt_row(index, each) for index, each in enumerate(job.history, 1)]
+    rows = [
+        attempt_row(index, each, before=was_before(job, each))
+        for index, each in enumerate(job.history, 1)
+    ]
     if job.claim is not None:
         claim = job.claim
         began = claim.started_at
@@ -152,14 +157,23 @@ def attempts(source: Source, job: JobView) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def attempt_row(index: int, attempt: Attempt) -> Row:
+def was_before(job: JobView, attempt: Attempt) -> bool:
+    """Return whether the job was retried after it, which counts as if it were pushed anew."""
+    return attempt.ended_at < job.pushed_at
+
+
+def attempt_row(index: int, attempt: Attempt, *, before: bool) -> Row:
     error = attempt.error
     took_s = (attempt.ended_at - (attempt.started_at or attempt.claimed_at)) / 1000
     message = f"{error.type.rpartition('.')[2]}: {error.message}" if error else NOTHING
     return Row(
         key=attempt.token,
         cells=(
-            Cell(text=number(index)),
+            Cell(
+                text=_("%(number)s, before the retry") % {"number": number(index)}
+                if before
+                else number(index)
+            ),
             Cell(text=moment(attempt.claimed_at), title=utc(attempt.claimed_at)),
             Cell(text=attempt.worker or NOTHING),
             after(attempt.claimed_at, attempt.started_at),

@@ -69,7 +69,7 @@ def choices(query: Query, page: Page) -> dict[str, Any]:
                 "text": f"count_{state or 'all'}",
                 "cell": page.texts.get(f"count_{state or 'all'}"),
             }
-            for state, title in (("", _("all")), *STATES.items())
+            for state, title in (("", _("all")), *{**STATES, "ready": _("waiting")}.items())
         ],
         "queues": [row.key for row in page.tables.get("queues", ())],
         "filtered": any(query.get(key) for key in FILTERS),
@@ -116,13 +116,12 @@ def row(source: Source, job: JobSummary, now_ms: int, timeout_s: float) -> Row:
             arguments(job),
             Cell(text=f"{number(job.attempts)}/{number(job.max_attempts)}"),
             when(job.pushed_at),
-            standing(source, job, now_ms),
-            heartbeat(job.heard_ago_s, timeout_s),
+            standing(job, now_ms, timeout_s),
         ),
     )
 
 
-def standing(source: Source, job: JobSummary, now_ms: int) -> Cell:
+def standing(job: JobSummary, now_ms: int, timeout_s: float) -> Cell:
     """Return what is to be said of a job in its state."""
     if job.state == "running" and job.worker is not None:
         since_ms = job.started_at or job.claimed_at or now_ms
@@ -130,7 +129,10 @@ def standing(source: Source, job: JobSummary, now_ms: int) -> Cell:
             "worker": job.worker or NOTHING,
             "age": age((now_ms - since_ms) / 1000),
         }
-        return Cell(text=text, title=utc(since_ms))
+        beat = heartbeat(job.heard_ago_s, timeout_s)
+        if job.heard_ago_s is not None:
+            text = _("%(what)s, last heartbeat %(age)s") % {"what": text, "age": beat.text}
+        return Cell(text=text, title=utc(since_ms), mark=beat.mark)
     if job.state == "scheduled" and job.run_after is not None:
         due = _("due in %(age)s") % {"age": age((job.run_after - now_ms) / 1000)}
         return Cell(text=due, title=utc(job.run_after))

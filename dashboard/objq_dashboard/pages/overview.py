@@ -9,8 +9,17 @@ from django.utils.translation import gettext as _
 from objq_dashboard.health import LONG_MS
 from objq_dashboard.page import Cell, Row
 from objq_dashboard.pages.charts import charts, per_second, said
-from objq_dashboard.pages.parts import Query, answered, heartbeat, job_cell, link, since
+from objq_dashboard.pages.parts import (
+    Query,
+    answered,
+    heartbeat,
+    job_cell,
+    known_workers,
+    link,
+    since,
+)
 from objq_dashboard.pages.workers import in_short
+from objq_dashboard.source.rates import OVER_S
 from objq_dashboard.wording import NOTHING, age, number, rate, utc
 
 if TYPE_CHECKING:
@@ -42,7 +51,7 @@ def build(source: Source, query: Query, stats: Statistics) -> dict[str, Any]:
 def figures(source: Source, stats: Statistics, history: RecentHistory | None) -> dict[str, Cell]:
     queues = stats.queues.values()
     oldest = [queue.oldest_ready_at for queue in queues if queue.oldest_ready_at is not None]
-    workers = source.workers()
+    workers = known_workers(source, stats)
     running = sum(queue.running for queue in queues)
     dead = sum(queue.dead for queue in queues)
     paused = sum(queue.paused for queue in queues)
@@ -63,15 +72,26 @@ def figures(source: Source, stats: Statistics, history: RecentHistory | None) ->
         ),
         "paused": Cell(text=number(paused), mark="warn" if paused else ""),
         "workers": Cell(
-            text=NOTHING if workers is None else in_short(workers.workers),
+            text=_("known only to a broker") if workers is None else in_short(workers.workers),
             href=link(source, "workers/"),
         ),
         "more": Cell(text=more % {"shown": number(shown), "running": number(running)}),
-        **{name: rate_cell(name, points) for name in RATES},
+        **{name: rate_cell(name, points, seen(source, stats)) for name in RATES},
     }
 
 
-def rate_cell(name: str, points: tuple[HistoryPoint, ...]) -> Cell:
+def seen(source: Source, stats: Statistics) -> dict[str, float]:
+    """Return the rates of all queues together, by the very figures of which each has its own."""
+    found = [source.rates(name) for name in stats.queues]
+    return {name: sum(rates[name] for rates in found) for name in RATES} if all(found) else {}
+
+
+def rate_cell(name: str, points: tuple[HistoryPoint, ...], now: dict[str, float]) -> Cell:
+    """Return what this site has seen lately or, as long as it has not looked, the broker's word."""
+    if name in now:
+        title = _("of all queues, in the %(age)s that this site has looked on")
+        mark = "warn" if name == "failed" and now[name] else ""
+        return Cell(text=rate(now[name]), title=title % {"age": age(OVER_S)}, mark=mark)
     if not points:
         return Cell(text=NOTHING, title=_("Known when a broker has led for a while."))
     point = points[-1]

@@ -16,7 +16,7 @@ from objq_dashboard.page import Cell, Page, Row
 from objq_dashboard.wording import NOTHING, age, moment, utc
 
 if TYPE_CHECKING:
-    from objq.core.ops import JobSummary, Statistics
+    from objq.core.ops import AllWorkers, JobSummary, Statistics
     from objq_dashboard.source.searching import Found
     from objq_dashboard.source.source import Source
 
@@ -25,7 +25,7 @@ Query = Mapping[str, str]
 FILTERS: Final = ("queue", "task", "text", "error")
 
 STATES: Final = {
-    "ready": gettext_lazy("waiting"),
+    "ready": gettext_lazy("ready"),
     "scheduled": gettext_lazy("scheduled"),
     "running": gettext_lazy("running"),
     "succeeded": gettext_lazy("succeeded"),
@@ -52,6 +52,11 @@ def answered(
         return Page(health=said, known=True, note=note(source), **parts)
 
     return page
+
+
+def known_workers(source: Source, stats: Statistics) -> AllWorkers | None:
+    """Return who is connected; None where no broker leads or answers, since only one knows."""
+    return None if stats.broker is None else source.workers()
 
 
 def note(source: Source) -> str:
@@ -118,7 +123,8 @@ def heartbeat(heard_ago_s: float | None, timeout_s: float) -> Cell:
 
 def state_cell(state: str, *, cancel_requested: bool = False) -> Cell:
     if cancel_requested and state == "running":
-        return Cell(text=_("to be cancelled"), mark="warn")
+        title = _("A sync task that does not look at its context runs to its end.")
+        return Cell(text=_("to be cancelled"), title=title, mark="warn")
     return Cell(text=str(STATES.get(state, state)), mark="bad" if state == "dead" else "")
 
 

@@ -9,6 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from objq.core import ops
+from objq_dashboard.health import is_direct
+from objq_dashboard.pages.parts import known_workers
 from objq_dashboard.wording import age, moment, number
 
 if TYPE_CHECKING:
@@ -24,11 +26,12 @@ def why_it_waits(source: Source, job: JobView, stats: Statistics) -> Iterator[st
     if job.state == "running":
         if job.cancel_requested:
             yield _("Its cancellation was asked for; it ends when its worker stops it.")
+            yield _("A sync task that does not look at its context runs to its end.")
         return
     if job.state == "scheduled":
         yield _until(source, job)
     elif job.state == "ready":
-        if source.why is not None or (stats.broker is None and source.workers() is None):
+        if source.why is not None or (stats.broker is None and not is_direct(source.alias)):
             yield _("It waits for a broker: none answers.")
         yield _behind(source, job, stats)
     else:
@@ -37,7 +40,7 @@ def why_it_waits(source: Source, job: JobView, stats: Statistics) -> Iterator[st
     if queue is not None and queue.paused:
         yield _("Its queue “%(queue)s” is paused.") % {"queue": job.queue}
     elif job.state == "ready":
-        yield from _workers(source, job)
+        yield from _workers(source, job, stats)
     if job.alone:
         yield _("Its last claim ended before it began, so it is granted alone, by itself.")
 
@@ -83,8 +86,8 @@ def _behind(source: Source, job: JobView, stats: Statistics) -> str:
     return text % said
 
 
-def _workers(source: Source, job: JobView) -> Iterator[str]:
-    found = source.workers()
+def _workers(source: Source, job: JobView, stats: Statistics) -> Iterator[str]:
+    found = known_workers(source, stats)
     if found is None or found.total > len(found.workers):
         return
     takers = [each for each in found.workers if each.connected and job.queue in each.queues]

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from objq_dashboard.health import command
 from objq_dashboard.page import Cell, Row
-from objq_dashboard.pages.parts import Query, answered, heartbeat, job_cell, since
+from objq_dashboard.pages.parts import (
+    Query,
+    answered,
+    heartbeat,
+    job_cell,
+    known_workers,
+    since,
+)
 from objq_dashboard.wording import NOTHING, age, number, utc
 
 if TYPE_CHECKING:
@@ -19,11 +27,18 @@ if TYPE_CHECKING:
 
 @answered
 def build(source: Source, query: Query, stats: Statistics) -> dict[str, Any]:
-    found = source.workers()
+    found = known_workers(source, stats)
     if found is None:
         rows = tuple(of_document(source, stats))
         more = _("Who is connected only a broker knows, and none answers; these hold jobs.")
-        texts = {"more": Cell(text=more if rows else ""), "total": Cell(text="")}
+        if source.why is None:
+            more = _("Who is connected only a broker knows, and none leads; these hold jobs.")
+        texts = {
+            "more": Cell(text=more if rows else ""),
+            "total": Cell(text=""),
+            "none": Cell(text=_("Workers are known only to a broker; no job is held just now.")),
+            "start": Cell(text=""),
+        }
         return {"texts": texts, "tables": {"workers": rows}}
     rows = tuple(row(source, each, stats) for each in found.workers)
     more = ""
@@ -33,7 +48,12 @@ def build(source: Source, query: Query, stats: Statistics) -> dict[str, Any]:
             "total": number(found.total),
         }
     return {
-        "texts": {"more": Cell(text=more), "total": Cell(text=in_short(found.workers))},
+        "texts": {
+            "more": Cell(text=more),
+            "total": Cell(text=in_short(found.workers)),
+            "none": Cell(text=_("No worker is known. Start one:")),
+            "start": Cell(text=command(source.alias, "objq_worker")),
+        },
         "tables": {"workers": rows},
     }
 

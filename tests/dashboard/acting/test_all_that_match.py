@@ -78,7 +78,7 @@ def test_a_job_that_changes_after_it_was_found_is_left_alone(
 
     monkeypatch.setattr(selection, "all_that_match", find_and_lose)
     said = [text.partition(" <")[0] for _, text in asked.agree().said]
-    assert said == ["1 job was deleted.", "1 job was left alone: it is waiting now."]
+    assert said == ["1 job was deleted.", "1 job was left alone: it is ready now."]
     assert stage.states([stays, goes]) == ["gone", "ready"]
 
 

@@ -1,5 +1,5 @@
 // Keeps a page of the dashboard current: over a websocket or, where there is none, by polling.
-// `placing.js` puts what comes into the page.
+// `placing.js` puts what comes into the page, `reach.js` knows whether a socket is worth a try.
 "use strict";
 
 (() => {
@@ -12,7 +12,7 @@
   const LONGEST_UNSERVED_MS = 300_000; // where a socket has never brought anything
 
   if (!globalThis.objq) return;
-  const { root, place, patch } = globalThis.objq;
+  const { root, place, patch, reach } = globalThis.objq;
   const banner = document.querySelector("[data-objq-lost]");
   const button = document.querySelector("[data-objq-pause]");
   const pace = document.querySelector("[data-objq-pace]");
@@ -21,6 +21,7 @@
   let isLive = false; // the socket that is open has brought the page
   let wasEverLive = false;
   let isPaused = false;
+  let wasReached = false; // some socket was opened
   let isOver = false; // signed out, or the page is gone: only loading it again helps
   let tries = 0; // sockets in a row that brought nothing
   let failedPolls = 0;
@@ -48,6 +49,9 @@
     const text = pace.dataset[name].replace("%(time)s", time);
     if (pace.textContent !== text) pace.textContent = text;
     pace.dataset.state = name;
+    const why = root.dataset.objqSocket ? "unreached" : "unrouted";
+    if (name === "polls" && !wasReached) pace.title = pace.dataset[why];
+    else pace.removeAttribute("title");
   }
 
   function clock() {
@@ -84,7 +88,15 @@
 
   function connect() {
     setTimer("retry", null);
-    if (socket || isPaused || isOver || document.hidden) return;
+    if (socket || isPaused || isOver) return;
+    const waitMs = reach.hopelessMs();
+    if (!root.dataset.objqSocket || waitMs > 0) {
+      say("polls");
+      poll();
+      if (waitMs > 0) setTimer("retry", connect, waitMs);
+      return;
+    }
+    if (document.hidden) return;
     let opening;
     try {
       // The pass goes as a protocol, since addresses end up in logs.
@@ -94,6 +106,10 @@
       return;
     }
     socket = opening;
+    socket.onopen = () => {
+      wasReached = true;
+      reach.forget();
+    };
     socket.onmessage = (event) => {
       if (socket === opening) take(JSON.parse(event.data));
     };
@@ -145,6 +161,11 @@
     if (wasLive) warn("lost");
     else poll();
     if (document.hidden) return;
+    if (!wasReached) {
+      reach.failed();
+      setTimer("retry", connect, reach.hopelessMs());
+      return;
+    }
     const longestMs = wasEverLive ? LONGEST_RETRY_MS : LONGEST_UNSERVED_MS;
     setTimer("retry", connect, jittered(growing(FIRST_RETRY_MS, tries, longestMs)));
     tries += 1;
@@ -232,13 +253,16 @@
     setTimer("hidden", document.hidden ? drop : null, HIDDEN_MS);
     if (!document.hidden) hurry();
   });
-  window.addEventListener("online", hurry);
+  window.addEventListener("online", () => {
+    reach.forget(); // it may have been the network
+    hurry();
+  });
   window.addEventListener("pagehide", stop); // a page with an open socket is not kept for "back"
   window.addEventListener("pageshow", (event) => {
     if (event.persisted) hurry();
   });
 
   button.hidden = false;
-  say("waits");
+  if (root.dataset.objqSocket && !reach.hopelessMs()) say("waits");
   connect();
 })();
