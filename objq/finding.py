@@ -83,8 +83,13 @@ def unchecked(cls: type[Task[..., Any]], values: Mapping[str, Any]) -> Task[...,
 
 
 def _may_import(module_path: str) -> bool:
-    """Tell whether a module lies in an installed app, or in the package that has the settings."""
-    if not all(part.isidentifier() for part in module_path.split(".")):
+    """Tell whether a module lies in an installed app, or in the package that has the settings.
+
+    No module with an underscore before its name does: `__main__` of an app is a program, which may
+    well run when it is imported.
+    """
+    parts = module_path.split(".")
+    if not all(part.isidentifier() and not part.startswith("_") for part in parts):
         return False
     packages = [config.name for config in apps.get_app_configs()]
     package, dot, _ = os.environ.get(ENVIRONMENT_VARIABLE, "").partition(".")

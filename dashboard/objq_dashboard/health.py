@@ -101,7 +101,10 @@ def is_stale(heard_ago_s: float | None, timeout_s: float) -> bool:
 
 
 def address(url: str) -> str:
-    return urlsplit(url).netloc or url
+    try:
+        return urlsplit(url).netloc or url
+    except ValueError:  # of a standby, which anybody may claim to be
+        return url
 
 
 def command(alias: str, name: str, *arguments: str) -> str:
@@ -111,6 +114,14 @@ def command(alias: str, name: str, *arguments: str) -> str:
 
 
 def _no_broker(source: Source, why: ObjqError, stats: Statistics) -> Health:
+    if source.reading is not None and source.reading.is_newer:
+        return Health(
+            level="bad",
+            sentence=_("The queue was written by a newer objq."),
+            advice=_(
+                "This one reads what it knows of it, and neither leads nor pushes: upgrade it."
+            ),
+        )
     pushed = source.pushed_since_silent(stats)
     sentence = _("No broker leads.") if stats.broker is None else _("No broker answers.")
     if pushed and stats.broker is None:

@@ -58,8 +58,15 @@ def size(size_bytes: int) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """Return the time of day in the viewer's zone, with the date if it is not today."""
-    local = timezone.localtime(datetime.fromtimestamp(at_ms / 1000, UTC))
+    """Return the time of day in the viewer's zone, with the date if it is not today.
+
+    It is in UTC if the zone leads beyond the year 9999.
+    """
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    try:
+        local = timezone.localtime(at)
+    except OverflowError:
+        local = at
     return date_format(local, "H:i:s" if local.date() == timezone.localdate() else "Y-m-d H:i:s")
 
 

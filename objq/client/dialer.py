@@ -126,6 +126,11 @@ class Dialer:
         if link is not None and self._clock.monotonic() - link.heard_at >= silence_s:
             self.leave(link)
 
+    def answered(self) -> None:
+        """Note an answer: whatever kept callers waiting is over."""
+        self.why = None
+        self.backoff.succeeded()
+
     async def trouble(self, error: ObjqError) -> None:
         """Remember what keeps callers waiting, and wait a little."""
         self.why = error
@@ -251,6 +256,7 @@ class Dialer:
         except ObjqError as error:
             self.why = error
             return
+        self.why = None
         broker = found.header.broker
         assert link.welcome is not None
         if broker is not None and broker.id != link.welcome.broker:

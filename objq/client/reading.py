@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from objq import conf
 from objq.clock import SYSTEM_CLOCK, Clock
-from objq.core.codec import decode, decode_head
+from objq.core.codec import SCHEMA, decode, decode_head
 from objq.core.document import Document, Header
 from objq.core.listing import Listing
 from objq.core.ops import Listed, ListJobs, Statistics
@@ -34,6 +34,11 @@ class Reading(NamedTuple):
     """The size of the object as it is stored, so perhaps compressed."""
     wall_ms: int
     """This machine's clock when it was read."""
+
+    @property
+    def is_newer(self) -> bool:
+        """Tell whether a newer objq wrote it, so that this one reads what it knows of it (S14)."""
+        return self.document.schema > SCHEMA
 
     def statistics(self) -> Statistics:
         """Return what a broker answers to `stats`, as far as the document knows."""

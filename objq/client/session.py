@@ -276,7 +276,7 @@ class Session:
             if isinstance(error, ExpiredId):
                 self._request_ids.abandon(ticket.id)
             return await self._refused(ticket, ticket.refuse(error), error)
-        self._dialer.backoff.succeeded()
+        self._dialer.answered()
         if self._horizon.is_behind(ticket.op, answer):
             ticket.lost(copy)
             await self._pause(LEAST_PAUSE_S)

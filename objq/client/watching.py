@@ -112,7 +112,7 @@ class Watching:
             snapshot, stream = await link.watch()
         except ObjqError as error:
             return await self._refused(link, error)
-        self._dialer.backoff.succeeded()
+        self._dialer.answered()
         version = (snapshot.epoch, snapshot.seq)
         if version < self._newest:  # S11: never an older version after a newer one
             await self._dialer.recheck(link)

@@ -187,7 +187,8 @@ def check_successor(seen: Header, found: Header) -> None:
     if found.document != seen.document:
         raise ForeignDocument(
             f"This is document {found.document}, but {seen.document} was here before; "
-            "if that is intended (a restore), run manage.py objq_doctor --adopt."
+            "if that is intended (a restore), run manage.py objq_doctor --adopt, and if it was "
+            "adopted, restart this process."
         )
     if found.seq < seen.seq or found.epoch < seen.epoch:
         raise WentBack(

@@ -93,6 +93,14 @@ def test_a_module_that_makes_its_names_when_asked_is_not_asked(write: Write) -> 
         find_task("loose.send")
 
 
+def test_a_program_is_not_run_by_looking_for_a_task(write: Write) -> None:
+    """`__main__` of an app, such as daphne's, may start a server when it is imported."""
+    write("shop/__init__", text="")
+    write("shop/__main__", text="raise SystemExit('It ran.')\n")
+    with override_settings(INSTALLED_APPS=["shop"]), pytest.raises(ForeignModule):
+        find_task("shop.__main__.send")
+
+
 @pytest.mark.parametrize("path", ["", ".", "..", ".shop.send", "shop..send", "shop./x.send", "é.ü"])
 def test_a_path_that_is_none_leads_nowhere(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "shop.settings")

@@ -12,6 +12,7 @@ from objq.core import ops
 from objq.core.requests import parse_request
 from objq.errors import (
     Conflict,
+    DocumentError,
     ExpiredId,
     Invalid,
     NoDocument,
@@ -147,6 +148,27 @@ async def test_mass_reconnect_reads_the_header_once() -> None:
     assert len(second.sockets) == 1
     assert len(world.jobs()) == 50
     assert all(op.repeat for op in pushes(second))
+
+
+@virtual
+async def test_what_kept_waiting_once_is_not_told_of_a_later_silence() -> None:
+    """The document was damaged for a while; later the broker, over the same link, falls silent."""
+    world = World()
+    leader = world.broker().lead()
+    client = world.client(direct_fallback=False)
+    await client.stats()
+    content = world.store.content
+    assert content is not None
+    world.store.content = content._replace(data=b"{")
+    leader.handler = lambda socket, number, op: Unavailable("not now")
+    with pytest.raises(DocumentError):
+        await client.stats(timeout_s=3)
+    world.store.content = content
+    leader.handler = None
+    await client.stats()
+    leader.handler = lambda socket, number, op: None
+    with pytest.raises(Unavailable):
+        await client.stats(timeout_s=3)
 
 
 @virtual

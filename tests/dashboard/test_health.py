@@ -8,6 +8,7 @@ import pytest
 from django.test import override_settings
 from msgspec import structs
 
+from objq.core.codec import SCHEMA
 from objq.core.ops import AllWorkers, HistoryPoint, QueueStats, RecentHistory, WorkerView
 from objq.errors import (
     ConfigurationError,
@@ -19,6 +20,7 @@ from objq.errors import (
     Unavailable,
     Unknown,
 )
+from objq_dashboard.health import address
 from objq_dashboard.wording import SPACE, moment
 from tests.core.world import World
 from tests.dashboard.conftest import NOW_MS, SINCE_MS, statistics
@@ -212,6 +214,20 @@ def test_no_broker_answers_and_pushes_go_on(
     queue.world.document.broker = None
     sentence = build("overview").health.sentence
     assert sentence == "No broker leads; 3 pushes were written directly."
+
+
+def test_a_newer_schema_is_named_where_no_broker_of_this_one_can_lead(
+    build: Callable[..., Page], queue: FakeQueue, document: FakeReader
+) -> None:
+    document.world = World()
+    document.world.document.schema = SCHEMA + 1
+    queue.answer = Unavailable("Nothing there.")
+    health = build("overview").health
+    assert (health.sentence, health.command) == ("The queue was written by a newer objq.", "")
+
+
+def test_an_address_that_is_none_is_shown_as_it_is() -> None:
+    assert address("ws://[x") == "ws://[x"
 
 
 def test_the_page_says_that_it_is_of_the_document_and_how_old_that_is(

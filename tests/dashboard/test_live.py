@@ -268,6 +268,19 @@ async def test_a_page_that_does_not_read_gets_the_newest_when_it_does(world: Wor
         assert await peer.message() == {"delta": {"note": "newest"}}
 
 
+async def test_a_page_that_never_reads_gives_up_its_place(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "UNREAD_FOR_S", 0.01)
+    async with opened() as peer:
+        await peer.message()
+        world.wake("second")
+        await peer.message()
+        world.wake("third")
+        assert (await peer.message())["closing"] == "failed"
+        assert await peer.close() == 4500
+
+
 async def test_a_long_quiet_is_broken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened() as peer:
         await peer.next()

@@ -155,7 +155,10 @@ def test_of_anything_else_no_names_are_known_and_nothing_is_imported(path: str) 
     ("path", "names"),
     [
         ("project.tasks.index_page", ("page_id",)),  # of an installed app
-        ("tests.dashboard.unimported.pay", ("order", "api_key")),  # beside the settings, of no app
+        (
+            "tests.dashboard.unimported.tasks.pay",
+            ("order", "api_key"),
+        ),  # beside the settings, of no app
     ],
 )
 def test_a_module_of_the_project_is_imported_for_it(
@@ -172,13 +175,25 @@ def test_a_module_that_ends_the_process_on_its_import_does_not_and_is_tried_once
 ) -> None:
     (tmp_path / "scripts").mkdir()
     script = "sys = __import__('sys')\nsys.tries = getattr(sys, 'tries', 0) + 1\nsys.exit()\n"
-    (tmp_path / "scripts/ends.py").write_text(script)
+    (tmp_path / "scripts/tasks.py").write_text(script)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "scripts.settings")
     monkeypatch.setattr(sys, "tries", 0, raising=False)
-    assert {parameters_of("scripts.ends.run") for _ in range(3)} == {Parameters()}
+    assert {parameters_of("scripts.tasks.run") for _ in range(3)} == {Parameters()}
     assert sys.tries == 1  # type: ignore[attr-defined]
     del sys.modules["scripts"]
+
+
+def test_to_look_at_a_job_imports_nothing_that_holds_no_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/wipe.py").write_text("raise AssertionError('It was run.')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "scripts.settings")
+    before = set(sys.modules)
+    assert parameters_of("scripts.wipe.run") == Parameters()
+    assert set(sys.modules) == before
 
 
 def test_a_module_that_others_import_later_is_looked_into_then(

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 import pytest
-from django.utils import translation
+from django.utils import timezone, translation
 
 from objq_dashboard import wording
 
@@ -41,3 +43,8 @@ def test_moment_has_the_date_only_when_it_is_another_day() -> None:
     assert wording.utc(1_764_430_000_123) == "2025-11-29 15:26:40 UTC"
     assert wording.moment(1_764_430_000_123).endswith("26:40")
     assert len(wording.moment(0)) > len("00:00:00")
+
+
+def test_a_moment_that_a_zone_leads_beyond_the_last_year_is_told_all_the_same() -> None:
+    with timezone.override(ZoneInfo("Asia/Tokyo")):
+        assert wording.moment(253_402_300_799_999).startswith("9999-12-31")

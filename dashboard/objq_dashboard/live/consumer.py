@@ -49,6 +49,9 @@ MAX_SOCKETS: Final = 100
 be arriving, of whom it is not known yet whether they may: of more, nothing is looked up."""
 
 MAX_UNREAD: Final = 2
+UNREAD_FOR_S: Final = 60.0
+"""After how long a page that takes no notice of what it is sent gives up its place."""
+
 CHECK_EVERY_S: Final = 4.0
 CHECK_TIMEOUT_S: Final = 5.0
 """So nobody looks on for ten seconds after it was forbidden, also if the database hangs: then the
@@ -207,7 +210,7 @@ class Live(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no typ
         trouble_s, told_at = 0.0, loop.time()
         with hub_of(look.backend).looking_on() as woken:
             while True:
-                await self._readable.wait()
+                await self._until_readable()
                 woken.clear()
                 try:
                     text = await in_thread(BUILDERS, self._next, look)
@@ -231,6 +234,13 @@ class Live(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no typ
                     await self._tell(text)
                 await asyncio.sleep(trouble_s)
                 await woken.wait()
+
+    async def _until_readable(self) -> None:
+        try:
+            async with asyncio.timeout(UNREAD_FOR_S):
+                await self._readable.wait()
+        except TimeoutError:
+            raise Closing("failed", "What it was sent was not read.") from None
 
     def _next(self, look: subscription.Look) -> str | None:
         """Build the page; return what is new to the browser. Runs in a thread, one at a time."""

@@ -123,7 +123,7 @@ def group_row(source: Source, group: Group, query: Query) -> Row:
     shown = all(query.get(key, "") == value for key, value in wanted.items())
     name = group.error.rpartition(".")[2] if group.newest.error is not None else group.error
     return Row(
-        key=f"{group.task} {group.error}",
+        key=f"{group.task}\n{group.error}",
         mark="chosen" if shown else "",
         cells=(
             Cell(text=group.task, href=link(source, "dead/", **wanted)),
