@@ -41,10 +41,10 @@ def find_task(path: str) -> Task[..., Any]:
     module_path, _, name = path.rpartition(".")
     if module_path not in sys.modules and not _may_import(module_path):
         raise ForeignModule(
-            f"{path!r} is not looked for: its module is not imported in this process and lies "
-            "neither in an app of INSTALLED_APPS nor in the package of the settings. If it holds "
-            "tasks of yours, add its package to INSTALLED_APPS or import it in an "
-            "AppConfig.ready()."
+            f"{path!r} is not looked for: its module is not imported in this process, and is not a "
+            "public one (no _ before its name) of an app in INSTALLED_APPS or of the package of "
+            "the settings. If it holds tasks of yours, add its package to INSTALLED_APPS or import "
+            "it in an AppConfig.ready()."
         )
     try:
         module = import_module(module_path)  # also to wait where another thread is about to

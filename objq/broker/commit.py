@@ -187,7 +187,6 @@ class Committer:
                 tag = await self._put(data, expect)
             except Conflict:
                 self.stats.conflicts += 1
-                self.pace.conflicted()
             except TooLarge:
                 self.refused_bytes = len(data)
                 self.drop()
@@ -221,6 +220,9 @@ class Committer:
         self.pace.start(self._clock.monotonic())
         try:
             tag = await self._store.write(data, expect)
+        except Conflict:
+            self.pace.conflicted()
+            raise
         except asyncio.CancelledError:
             self.close()  # the write may go on below: nobody may start another beside it
             raise

@@ -24,6 +24,7 @@ from objq.server import listener
 from objq.tokens import ROLES, SALT, Role, make_token
 from tests.e2e.stack import ROOT, Stack, a_stack, free_port
 from tests.fuzz.port import HANDSHAKE, frame
+from tests.servers import skip_or_fail
 
 pytestmark = pytest.mark.xdist_group("hostile")
 
@@ -340,7 +341,7 @@ async def test_two_thousand_are_served_while_others_idle_and_drip(
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS + 1000
     if hard != resource.RLIM_INFINITY and hard < wanted:
-        pytest.skip(f"this machine allows {hard} open files and {wanted} are needed")
+        skip_or_fail(f"this machine allows {hard} open files and {wanted} are needed")
     if soft != resource.RLIM_INFINITY:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
         request.addfinalizer(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -43,7 +44,7 @@ QUEUES: Final = ("default", "mail")
 EPSILON_S: Final = 0.05
 
 
-class Actor:
+class Actor(ABC):
     """Something with a place and, at most times, a process."""
 
     kind = "actor"
@@ -70,8 +71,9 @@ class Actor:
         self.world.processes.append(self.process)
         self.process.loop.call_soon(self.begin)
 
+    @abstractmethod
     def begin(self) -> None:
-        raise NotImplementedError
+        """Start its part, in its process."""
 
     def kill(self) -> None:
         if self.is_up:

@@ -115,6 +115,9 @@ class Operator:
                 world.later(self._rng.random(), world.restart, actor)
 
     def _may_go_on(self, actor: Actor, last: Version) -> bool:
+        since = self._world.store.log[self._world.store.log.index(last) + 1 :]
+        if any(v.kind == "write" and v.by is actor.process for v in since):
+            return False  # it may not know yet that its write was applied
         known = actor.store.knows if hasattr(actor, "store") else None
         assert last.mark is not None
         if known is None or known == last.mark:

@@ -325,7 +325,8 @@ class Walk:
         leader: ops.BrokerInfo,
         writer: Process,
     ) -> None:
-        if leader.id in self._owners:
+        # Not where an operator's hand undid its take-over before it knew that it had led.
+        if leader.id in self._owners and self._true is None:
             self.say("S4", version, f"broker {leader.id} leads again")
         self._owners[leader.id] = writer
         wait_s = file.settings.heartbeat_timeout_s

@@ -25,7 +25,7 @@ MOST: Final = 20_000
 LOOK_FOR_S: Final = 10.0
 """Seconds after which a search for all that match ends with what it has found."""
 
-PAGE: Final = 200
+PAGE: Final = ops.MAX_PAGE
 TIMEOUT_S: Final = 5.0
 
 

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from django.utils.translation import gettext as _
-from msgspec import structs
 
 from objq.core import ops
-from objq.errors import Invalid
 from objq_dashboard.page import Cell, Page, Row
-from objq_dashboard.pages.jobs import PER_PAGE, arguments, how_many
+from objq_dashboard.pages.jobs import arguments, listed
 from objq_dashboard.pages.parts import (
     FILTERS,
     Query,
@@ -19,11 +17,9 @@ from objq_dashboard.pages.parts import (
     error_text,
     job_cell,
     link,
-    pager,
     shorten,
     when,
 )
-from objq_dashboard.source import searching
 from objq_dashboard.wording import NOTHING, number
 
 if TYPE_CHECKING:
@@ -33,7 +29,7 @@ if TYPE_CHECKING:
 GROUPED: Final = 1_000
 """The newest dead jobs, which are counted by task and error."""
 
-PAGE: Final = 200
+PAGE: Final = ops.MAX_PAGE
 MOST_GROUPS: Final = 50
 
 
@@ -56,17 +52,10 @@ def build(source: Source, query: Query, stats: Statistics) -> dict[str, Any]:
         "groups": tuple(group_row(source, group, query) for group in groups[:MOST_GROUPS]),
         "queues": tuple(Row(key=name, cells=()) for name in sorted(stats.queues)),
     }
-    try:
-        filters = structs.replace(searching.wanted(query), states=("dead",))
-        cursor = query.get("cursor") or None
-        found = searching.page_of(source, filters, cursor, PER_PAGE)
-    except Invalid as error:
-        texts["found"] = Cell(text=error.message, mark="warn")
-        return {"texts": texts | pager(source, "dead/", query, None), "tables": tables}
-    texts["found"] = Cell(text=how_many(filters, found, query))
-    texts |= pager(source, "dead/", query, found)
-    rows = {job.id: row(source, job) for job in found.jobs}
-    return {"texts": texts, "tables": tables | {"dead": tuple(rows.values())}}
+    jobs, around = listed(source, query, "dead/", states=("dead",))
+    if jobs is not None:
+        tables["dead"] = tuple({job.id: row(source, job) for job in jobs}.values())
+    return {"texts": texts | around, "tables": tables}
 
 
 def choices(query: Query, page: Page) -> dict[str, Any]:
@@ -81,13 +70,13 @@ def by_error(source: Source) -> tuple[list[Group], int]:
     groups: dict[tuple[str, str], Group] = {}
     counted, cursor = 0, None
     while counted < GROUPED:
-        listed = source.list(ops.Filter(states=("dead",)), cursor, PAGE)
-        for job in listed.jobs:
+        page = source.list(ops.Filter(states=("dead",)), cursor, PAGE)
+        for job in page.jobs:
             error = job.error.type if job.error is not None else job.reason or ""
             group = groups.setdefault((job.task, error), Group(job.task, error, job))
             group.count += 1
-        counted += len(listed.jobs)
-        cursor = listed.cursor
+        counted += len(page.jobs)
+        cursor = page.cursor
         if cursor is None:
             break
     return sorted(groups.values(), key=lambda group: -group.count), counted

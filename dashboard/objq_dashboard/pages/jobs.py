@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from objq.core import ops
 from objq.errors import Invalid
@@ -27,7 +27,6 @@ from objq_dashboard.pages.parts import (
     when,
 )
 from objq_dashboard.source import searching
-from objq_dashboard.source.searching import wanted
 from objq_dashboard.wording import NOTHING, age, number, utc
 
 if TYPE_CHECKING:
@@ -44,18 +43,30 @@ MOST_ARGUMENTS = 120
 def build(source: Source, query: Query, stats: Statistics) -> dict[str, Any]:
     texts = counts(source, query, stats)
     tables = {"queues": tuple(Row(key=name, cells=()) for name in sorted(stats.queues))}
+    now_ms, timeout_s = source.now_ms, stats.heartbeat_timeout_s
+    jobs, around = listed(source, query, "jobs/")
+    if jobs is not None:
+        rows = {job.id: row(source, job, now_ms, timeout_s) for job in jobs}
+        tables["jobs"] = tuple(rows.values())
+    return {"texts": texts | around, "tables": tables}
+
+
+def listed(
+    source: Source, query: Query, path: str, **fixed: Any
+) -> tuple[tuple[JobSummary, ...] | None, dict[str, Cell]]:
+    """Return the jobs of a page that lists them, and the texts around: what was found, where to go.
+
+    `fixed`: of the filter, whatever the query says. There are no jobs, not even none, if no job can
+    meet the filter; a text says why.
+    """
     try:
-        filters = wanted(query)
+        filters = structs.replace(searching.wanted(query), **fixed)
         cursor = query.get("cursor") or None
         found = searching.page_of(source, filters, cursor, PER_PAGE)
     except Invalid as error:
-        texts["found"] = Cell(text=error.message, mark="warn")
-        return {"texts": texts | pager(source, "jobs/", query, None), "tables": tables}
-    now_ms, timeout_s = source.now_ms, stats.heartbeat_timeout_s
-    rows = {job.id: row(source, job, now_ms, timeout_s) for job in found.jobs}
-    texts["found"] = Cell(text=how_many(filters, found, query))
-    texts |= pager(source, "jobs/", query, found)
-    return {"texts": texts, "tables": tables | {"jobs": tuple(rows.values())}}
+        said = Cell(text=error.message, mark="warn")
+        return None, {"found": said, **pager(source, path, query, None)}
+    return found.jobs, {"found": Cell(text=how_many(found)), **pager(source, path, query, found)}
 
 
 def choices(query: Query, page: Page) -> dict[str, Any]:
@@ -93,7 +104,7 @@ def counts(source: Source, query: Query, stats: Statistics) -> dict[str, Cell]:
     return {f"count_{state}": Cell(text=number(count)) for state, count in found.items()}
 
 
-def how_many(filters: ops.Filter, found: Found, query: Query) -> str:
+def how_many(found: Found) -> str:
     """Return what the search has found, if that is not plain to see."""
     if not found.partial:
         return ""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from objq.core.ops import JobView, Statistics
     from objq_dashboard.source.source import Source
 
-MOST_AHEAD: Final = 200
+MOST_AHEAD: Final = ops.MAX_PAGE
 """Waiting jobs of a queue that are counted one by one."""
 
 

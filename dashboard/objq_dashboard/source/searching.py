@@ -28,8 +28,6 @@ LOOK_FOR_S: Final = 0.1
 LOOK_PAST_HIDDEN_S: Final = 1.5
 """But for so long where jobs are left out, so that the page looks as if they had not been there."""
 
-MOST_LISTED: Final = 200
-
 List = Callable[[ops.Filter, str | None, int], ops.Listed]
 Get = Callable[[Sequence[str]], Sequence[ops.JobView | None]]
 
@@ -78,7 +76,7 @@ def search(
     scanned = hidden = 0
     while True:
         # One that is left out has no place on the page, and the next ones may be like it.
-        most = MOST_LISTED if hidden > limit else limit - len(found)
+        most = ops.MAX_PAGE if hidden > limit else limit - len(found)
         listed = list_jobs(wanted, cursor, most)
         shown = visible(listed.jobs, wanted.text, get)
         hidden += len(listed.jobs) - len(shown)

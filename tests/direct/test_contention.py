@@ -1,0 +1,86 @@
+"""Several processes write one document as fast as they can: each has its turn (design §1, S5)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from objq.client.known import Known
+from objq.client.versions import Versions
+from objq.core.codec import seal
+from objq.core.document import Document, QueueState
+from objq.core.ops import DocumentSettings
+from objq.ids import Ids
+from objq.store.base import Expect, Tag
+from tests.broker.fakestore import FakeStore
+from tests.virtual import VirtualClock, virtual
+
+T_S = 6.0
+FOR_S = 300.0
+
+
+class Jittery(FakeStore):
+    """Each access takes 50 to 250 ms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rng = random.Random(3)
+
+    async def read(self, unless: Tag | None = None) -> Any:
+        await asyncio.sleep(self.rng.uniform(0.05, 0.25))
+        return await super().read(unless)
+
+    async def write(self, data: bytes, expect: Expect) -> Tag:
+        self.latency_s = self.rng.uniform(0.05, 0.25)
+        return await super().write(data, expect)
+
+
+def process(store: Jittery, number: int) -> Versions:
+    return Versions(
+        store,
+        VirtualClock(),
+        Ids(random.Random(number)),
+        creates=None,
+        on_confirmed=lambda document, began: None,
+        seen=set(),
+        known=Known(),
+    )
+
+
+def a_store() -> Jittery:
+    store = Jittery()
+    document = Document.new("document-1", DocumentSettings(heartbeat_timeout_s=T_S), 1)
+    store.put(seal(document, "first", 1, leading=False))
+    return store
+
+
+async def writes(versions: Versions, name: str) -> list[float]:
+    """Write all the time; return how long each commit was after the one before (seconds)."""
+
+    def change(document: Document) -> bool:
+        document.queues[name] = QueueState(paused=True)
+        return True
+
+    clock, gaps = VirtualClock(), []
+    until = clock.monotonic() + FOR_S
+    while (before := clock.monotonic()) < until:
+        await versions.transact(change)
+        gaps.append(clock.monotonic() - before)
+    return gaps
+
+
+@virtual
+@pytest.mark.parametrize("processes", [2, 3, 6])
+async def test_no_process_waits_for_its_turn_as_long_as_a_claim_lasts(processes: int) -> None:
+    store = a_store()
+    busy = (writes(process(store, n), f"queue-{n}") for n in range(processes))
+    assert max(map(max, await asyncio.gather(*busy))) < T_S
+
+
+@virtual
+async def test_a_process_that_is_alone_leaves_no_room() -> None:
+    gaps = await writes(process(a_store(), 1), "queue")
+    assert max(gaps[1:]) < 0.26  # one write each, no read and no pause between
