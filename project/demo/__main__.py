@@ -18,14 +18,15 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from project.demo import ROOT, DemoError
+from project.demo import ROOT, DemoError, Stop
 from project.demo.corpus import library
 
 
 def main() -> int:
     options = parse()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, leave)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and a shell's & have it
+            signal.signal(number, leave)
     data = Path(os.environ.get("OBJQ_DEMO_DATA") or ROOT / ".demo").absolute()
     data.mkdir(parents=True, exist_ok=True)
     # Its own for every run, so that several can go on at once.
@@ -37,7 +38,7 @@ def main() -> int:
         from project.demo.run import run
 
         run(folder, options.source, once=options.once)
-    except KeyboardInterrupt:
+    except Stop:
         keep = options.keep
         print("Stopped.")
         return 130 if options.once else 0
@@ -87,7 +88,7 @@ def configure(folder: Path) -> None:
 
 
 def leave(_number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt
+    raise Stop
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import django
 
-from project.demo import DemoError
+from project.demo import DemoError, Stop
 from project.demo.browser import Browser, Saved
 from project.demo.corpus import Corpus, read
 from project.demo.crowd import Crowd
@@ -71,7 +71,7 @@ def run(folder: Path, source: Path, *, once: bool) -> None:
             print_addresses(addresses, password)
             print(f"\n{GOES_ON}\n\nCtrl-C stops everything.")
             stay(stack, addresses, corpus)
-    except KeyboardInterrupt:
+    except Stop:
         print(
             "\nStopping: the workers end their jobs or hand them back, which may take some "
             "seconds. Ctrl-C again does not wait …",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from playwright.sync_api import Page, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from objq_dashboard.page import Cell, Health, Row, as_json
 from objq_dashboard.page import Page as Shown
@@ -60,6 +61,8 @@ BEYOND = """() => [...document.querySelectorAll("#container *")]
   .filter((each) => !each.closest(".objq-scroll, .objq-tabs, pre, #nav-sidebar")
     && each.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .map((each) => each.outerHTML.slice(0, 120))"""
+
+WIDTHS = "[document.documentElement.scrollWidth, innerWidth]"
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -126,10 +129,26 @@ def test_the_question_before_an_action_hinders_nobody(tab: OpenTab, furnished: F
     assert_fits(page)
 
 
+def test_a_chart_of_another_width_does_not_widen_the_page(
+    tab: OpenTab, furnished: Furniture
+) -> None:
+    """As long as it takes to be drawn for the new one."""
+    looking = tab()
+    looking.page.add_init_script("ResizeObserver = class { observe() {} };")
+    page = looking.open_live(OVERVIEW)
+    expect(page.locator("[data-objq-chart=depth] canvas")).to_be_visible()
+    page.set_viewport_size(PHONE)
+    assert "canvas" in "".join(page.evaluate(BEYOND))
+    assert page.evaluate(WIDTHS) == [PHONE["width"]] * 2
+
+
 def assert_fits(page: Page) -> None:
-    """Assert that the page itself need not be scrolled sideways."""
-    widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-    assert widths == [PHONE["width"]] * 2, page.evaluate(BEYOND)
+    """Assert that the page need not be scrolled sideways, and nothing of it is cut off."""
+    assert page.evaluate(WIDTHS) == [PHONE["width"]] * 2, page.evaluate(BEYOND)
+    try:
+        page.wait_for_function(f"() => ({BEYOND})().length === 0")  # charts are drawn anew
+    except PlaywrightTimeoutError:
+        raise AssertionError(page.evaluate(BEYOND)) from None
 
 
 def test_dark_is_dark_also_where_it_is_drawn(tab: OpenTab, furnished: Furniture) -> None:

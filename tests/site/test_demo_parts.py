@@ -5,12 +5,15 @@ from __future__ import annotations
 import http.server
 import io
 import os
+import signal
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from project.demo import corpus
+from project.demo import ROOT, corpus
 from project.demo.browser import Browser, SiteError
 from project.demo.crowd import Crowd
 from project.demo.report import Progress, Stage, percentile, spread
@@ -253,3 +256,33 @@ def test_stopping_ends_also_who_does_not_want_to(
     assert good.popen.returncode is not None
     assert bad.popen.returncode == -9
     stack.stop()
+
+
+# --- being stopped --------------------------------------------------------------------------------
+
+STOPPED = """
+import os, sys
+from project.demo import __main__, run
+
+run.run = lambda *_, **__: exec("os.kill(os.getpid(), int(os.environ['NUMBER']))")
+sys.exit(__main__.main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_ends_well_also_where_python_runs_code_made_of_a_string(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """As for every dataclass at import. See `Stop`."""
+    (tmp_path / "stopped.py").write_text(STOPPED)
+    data = tmp_path / "data"
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
+        "OBJQ_DEMO_DATA": str(data),
+        "NUMBER": str(int(number)),
+    }
+    # With -m, as people start it: only then does CPython end itself so.
+    ended = subprocess.run([sys.executable, "-m", "stopped"], env=environ, check=False)
+    assert ended.returncode == 0
+    assert list(data.iterdir()) == []
