@@ -17,14 +17,12 @@ import logging
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-import msgspec
-
 from objq.broker.pace import Pace
 from objq.broker.stats import CommitStats
 from objq.clock import Clock
 from objq.core.codec import check_successor, check_writable, decode, decode_head
 from objq.core.document import Document, Header
-from objq.errors import DocumentError, ForeignDocument, NoDocument, Vanished
+from objq.errors import DocumentError, ForeignDocument, NoDocument, Vanished, WentBack
 from objq.ids import Ids
 from objq.store.base import (
     ABSENT,
@@ -98,6 +96,7 @@ class Reader:
         """
         refusals = 0
         while True:
+            known = self.also_seen()
             content, started = await self._get(unless)
             try:
                 if content is NOT_MODIFIED or (content is not None and content.tag == unless):
@@ -110,6 +109,8 @@ class Reader:
             except NoDocument:
                 raise
             except DocumentError as error:
+                if isinstance(error, WentBack) and seq_of(self.also_seen()) > seq_of(known):
+                    continue  # it was read before the newer version was there, perhaps
                 refusals += 1
                 if refusals >= READS_BEFORE_TROUBLE:
                     self._begin_trouble(error)
@@ -152,11 +153,8 @@ class Reader:
 
     def hear(self, document: str, epoch: int, seq: int) -> None:
         """Take note that a broker has seen this version: nothing older is built upon (S14)."""
-        seen = self.seen
-        if seen is not None and seen.document == document and seen.seq < seq:
-            # Of that version no more is known, so that any commit may have made it.
-            epoch = max(seen.epoch, epoch)
-            self.seen = msgspec.structs.replace(seen, epoch=epoch, seq=seq, commit="")
+        if self.seen is not None and self.seen.document == document:
+            self.seen = self.seen.heard(epoch, seq)
 
     async def back_off(self, error: StoreError) -> None:
         """Count and log a failure of the store, and wait before the next attempt."""
@@ -268,3 +266,7 @@ class Reader:
             )
         self.trouble = None
         self._kind_of_trouble = None
+
+
+def seq_of(header: Header | None) -> int:
+    return -1 if header is None else header.seq

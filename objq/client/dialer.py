@@ -126,8 +126,10 @@ class Dialer:
         if link is not None and self._clock.monotonic() - link.heard_at >= silence_s:
             self.leave(link)
 
-    def answered(self) -> None:
-        """Note an answer: whatever kept callers waiting is over."""
+    def answered(self, version: tuple[int, int] | None) -> None:
+        """Note an answer, of this (epoch, seq) if it tells: what kept callers waiting is over."""
+        if version is not None:
+            self._discovery.heard(*version)
         self.why = None
         self.backoff.succeeded()
 
@@ -191,6 +193,7 @@ class Dialer:
                 )
             if not self._welcomed(welcome, asked_at):
                 raise NotBroker(f"{url} is behind what this process has seen.")
+            self._discovery.heard(welcome.epoch, welcome.seq)
         except BaseException as error:
             # Also when nobody waits any longer: else impatient callers would for ever come back to
             # an address that does not answer.

@@ -25,7 +25,7 @@ from objq.broker.commit import Closed
 from objq.client.alone import Alone, Entry
 from objq.client.known import Known
 from objq.client.link import CLOSED, LinkLost
-from objq.client.lookups import LOOK_UPS
+from objq.client.lookups import FROM_DOCUMENT, LOOK_UPS
 from objq.client.patience import Patience
 from objq.client.versions import Versions
 from objq.clock import Clock
@@ -165,7 +165,9 @@ class DirectLink:
     async def _turn(self) -> None:
         self._batch = self._patience.take()
         try:
-            document = await self.versions.transact(self._apply)
+            waiting = (*self._batch, *self._new)
+            may_write = any(not isinstance(entry.op, FROM_DOCUMENT) for entry in waiting)
+            document = await self.versions.transact(self._apply, may_write=may_write)
         except Closed:
             # The callers had gone when it was stopped; whoever has come since goes again.
             self._again(self._batch)

@@ -48,6 +48,10 @@ class Discovery:
             self._reading.add_done_callback(retrieve)
         return await asyncio.shield(self._reading)
 
+    def heard(self, epoch: int, seq: int) -> None:
+        """Take note that the broker which was found has answered of this version (S14)."""
+        self._known.heard(epoch, seq)
+
     async def _read(self, began_at: float) -> Found:
         seen = self._known.header  # before the read: what is found is at least as new
         header = await self._source.read()
@@ -56,7 +60,7 @@ class Discovery:
                 raise Vanished.at(self._source.name)
             raise NoDocument.at(self._source.name)
         if seen is not None:
-            check_successor(seen, header)
+            check_successor(seen, header, is_told=self._source.is_told)
         self._known.saw(header)
         if self._found is None or self._found.read_at <= began_at:
             self._found = Found(header, began_at)

@@ -20,10 +20,14 @@ from objq.store.base import AsyncStore, StoreError
 
 
 class Source(NamedTuple):
-    """`read` returns the header, or None if there is no document; it raises Unavailable."""
+    """`read` returns the header, or None if there is no document; it raises Unavailable.
+
+    `is_told`: by a broker, which may not have noticed yet what others have written.
+    """
 
     name: str
     read: Callable[[], Awaitable[Header | None]]
+    is_told: bool = False
 
 
 def from_store(store: AsyncStore) -> Source:
@@ -69,4 +73,4 @@ def from_broker(url: str) -> Source:
             challenge=None,
         )
 
-    return Source(f"the document of {url}", read)
+    return Source(f"the document of {url}", read, is_told=True)

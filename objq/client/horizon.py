@@ -42,12 +42,12 @@ class Horizon:
 
     def is_behind(self, op: ops.Op, answer: ops.Answer) -> bool:
         """Return whether a reader would see the queue go back in time."""
-        version = _version_of(answer)
+        version = version_of(answer)
         return isinstance(op, READS) and version is not None and version < self._newest
 
     def hand_out(self, answer: ops.Answer, sent_at: float) -> ops.Answer:
         """Return the answer for the caller, whose request was sent at `sent_at`."""
-        version = _version_of(answer)
+        version = version_of(answer)
         if version is None:
             return answer
         if version < self._newest:  # the repeat of a change; its old position says nothing new
@@ -61,7 +61,8 @@ class Horizon:
         self.request_ids.window_s = min(self._own_window_s, settings.dedupe_window_s)
 
 
-def _version_of(answer: ops.Answer) -> tuple[int, int] | None:
+def version_of(answer: ops.Answer) -> tuple[int, int] | None:
+    """Return (epoch, seq) of the version that the answer tells of, if it does."""
     if isinstance(answer, ops.Statistics):
         return answer.epoch, answer.seq
     return answer.position[:2] if answer.position is not None else None

@@ -27,7 +27,7 @@ from objq.client.dialer import Dialer, MakeToken, NoBroker
 from objq.client.direct import DirectLink
 from objq.client.discovery import Discovery
 from objq.client.headers import from_broker, from_store
-from objq.client.horizon import Horizon
+from objq.client.horizon import Horizon, version_of
 from objq.client.known import Known
 from objq.client.link import CLOSED, LinkLost
 from objq.client.racing import AnyLink, first_to_know
@@ -276,7 +276,7 @@ class Session:
             if isinstance(error, ExpiredId):
                 self._request_ids.abandon(ticket.id)
             return await self._refused(ticket, ticket.refuse(error), error)
-        self._dialer.answered()
+        self._dialer.answered(version_of(answer))
         if self._horizon.is_behind(ticket.op, answer):
             ticket.lost(copy)
             await self._pause(LEAST_PAUSE_S)

@@ -30,9 +30,14 @@ FOLLOWS_S: Final = 0.05
 SEEN: Final[set[str]] = set()
 """Stores whose document this process has seen: it never creates one there again (S14)."""
 
+TURN: Final = 2
+"""Writes' times that a turn takes: of a read, and of a write."""
 
-ROOM: Final = 2
-"""Writes' times that are left to others besides a turn for each: a read, and a write."""
+MOST_OTHERS: Final = 8
+"""Versions of others between two of one's own: whoever finds more takes nobody's turn."""
+
+BUSY: Final = 4
+"""Writes' times from one version to the next, at most, where several processes are busy."""
 
 
 class Versions:
@@ -67,8 +72,8 @@ class Versions:
         self._in_step = False
         """Nobody has interfered, so the next write may be tried without a read before."""
         self._ended_at = float("-inf")
-        self._own_seq: int | None = None
-        """Of the newest version that was written here."""
+        self._own: tuple[int, float] | None = None
+        """The seq of the newest version that was written here, and when that was known."""
         self._others_until = float("-inf")
         """Until when others are taken to write as well."""
         self._turn_at = float("-inf")
@@ -100,19 +105,24 @@ class Versions:
         """Return when the last store access that succeeded began (monotonic seconds)."""
         return self._committer.confirmed_at
 
-    async def transact(self, change: Change) -> Document:
-        """Run `change` and commit what it did, as `Committer.transact` does and raises."""
+    async def transact(self, change: Change, *, may_write: bool = True) -> Document:
+        """Run `change` and commit what it did, as `Committer.transact` does and raises.
+
+        What may write waits for this process's turn, where several are busy.
+        """
         if self._committer.reader.closed:
             self._committer = self._new_committer(self._committer.seen)
-        await self._committer.reader.sleep(self._turn_at - self._clock.monotonic())
+        if may_write:
+            await self._committer.reader.sleep(self._turn_at - self._clock.monotonic())
         follows = self._clock.monotonic() - self._ended_at <= FOLLOWS_S
         if not (follows and self._in_step and self._committer.document is not None):
             await self._refresh()
-        conflicts = self._committer.stats.conflicts
+        commits, conflicts = self._committer.stats.commits, self._committer.stats.conflicts
         document = await self._committer.transact(change, leading=False)
         self._in_step = self._committer.stats.conflicts == conflicts
         self._ended_at = self._clock.monotonic()
-        self._leave_room(document)
+        if self._committer.stats.commits > commits:
+            self._leave_room(document)
         return document
 
     def read_first(self) -> None:
@@ -132,16 +142,21 @@ class Versions:
 
         Whoever writes again at once wins every race against those who have to read first: they
         would lose what they hold, however long they try (S5). At 0.15 s a write six busy processes
-        kept each other waiting for up to 11.9 s without it, and for 4.8 s with it.
+        kept each other waiting for up to 11.9 s without it, and for 5.5 s with it.
         """
-        before, self._own_seq = self._own_seq, document.seq
-        others = 0 if before is None else max(0, document.seq - before - 1)
-        now, settings = self._ended_at, document.settings
+        now, settings, write_s = self._ended_at, document.settings, self._committer.pace.write_s
+        before, self._own = self._own, (document.seq, now)
+        if before is None:
+            return
+        seq, at = before
+        others = document.seq - seq - 1
+        if others > MOST_OTHERS or now - at > (others + 1) * BUSY * write_s:
+            others = 0
         if others:
             self._others_until = now + settings.trust_s
         if now < self._others_until:
-            turns_s = (others + ROOM) * self._committer.pace.write_s
-            self._turn_at = now + min(self._ids.jitter(turns_s), settings.beat_every_s)
+            turns_s = self._ids.jitter((others + 1) * TURN * write_s)
+            self._turn_at = now + min(turns_s, settings.beat_every_s)
 
     async def _refresh(self) -> None:
         """Have the newest version in memory; create it where there is none, and may be."""

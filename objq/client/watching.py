@@ -112,8 +112,8 @@ class Watching:
             snapshot, stream = await link.watch()
         except ObjqError as error:
             return await self._refused(link, error)
-        self._dialer.answered()
         version = (snapshot.epoch, snapshot.seq)
+        self._dialer.answered(version)
         if version < self._newest:  # S11: never an older version after a newer one
             await self._dialer.recheck(link)
             return None
@@ -151,4 +151,5 @@ class Watching:
         if delta.seq <= seq:
             return None
         self._newest = (delta.epoch, delta.seq)
+        self._dialer.answered(self._newest)
         return delta

@@ -179,10 +179,12 @@ def check_writable(header: Header) -> None:
         )
 
 
-def check_successor(seen: Header, found: Header) -> None:
+def check_successor(seen: Header, found: Header, *, is_told: bool = False) -> None:
     """Raise ForeignDocument unless `found` may be what became of `seen` (S14).
 
-    The commit of either may be empty: not known, where a broker told of it.
+    The commit of either may be empty: not known, where a broker told of it. `is_told`: a broker
+    tells of `found`, so that it may be older than what others have written, or lead no more. Only
+    one of a later epoch has itself read what was there before.
     """
     if found.document != seen.document:
         raise ForeignDocument(
@@ -190,6 +192,8 @@ def check_successor(seen: Header, found: Header) -> None:
             "if that is intended (a restore), run manage.py objq_doctor --adopt, and if it was "
             "adopted, restart this process."
         )
+    if is_told and found.epoch <= seen.epoch:
+        return
     if found.seq < seen.seq or found.epoch < seen.epoch:
         raise WentBack(
             f"The document went back from epoch {seen.epoch}, seq {seen.seq} to epoch "

@@ -62,6 +62,16 @@ class Header(Struct, frozen=True, kw_only=True):
     broker: BrokerInfo | None
     challenge: Challenge | None
 
+    def heard(self, epoch: int, seq: int) -> Header:
+        """Return what is known after a broker told of this version: nothing older may follow (S14).
+
+        Of a newer one no more is known, so that any commit may have made it.
+        """
+        if seq <= self.seq:
+            return self
+        epoch = max(self.epoch, epoch)
+        return msgspec.structs.replace(self, epoch=epoch, seq=seq, commit="")
+
 
 @contextmanager
 def riding(document: Document) -> Iterator[None]:

@@ -185,7 +185,7 @@ class FakeBroker:
             return self._welcome(document)
         if isinstance(op, ops.Get):
             return ops.Jobs(position=(document.epoch, document.seq, 0), jobs=document.views(op.ids))
-        if isinstance(op, ops.Stats):
+        if isinstance(op, ops.Stats | ops.Watch):
             return statistics(document, lambda token: None)
         if isinstance(op, ops.Heartbeat):
             return ops.Beaten(lost=tuple(t for t in op.tokens if t not in document.claims))
@@ -260,6 +260,11 @@ class World:
         data = seal(document, self.ids.token(), self.clock.wall_ms(), leading=True)
         self.store.put(data, self.store.content.tag)
         return document
+
+    def reach(self, seq: int) -> None:
+        """Commit until the document is there."""
+        while self.commit(lambda document: None).seq < seq:
+            pass
 
     def apply(self, op: Any, epoch: int) -> ops.Answer | ObjqError:
         answer: list[ops.Answer] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -10,7 +11,9 @@ from unittest import mock
 import pytest
 from django.core.files.storage import FileSystemStorage, InMemoryStorage
 
+from objq.broker.reading import READS_BEFORE_TROUBLE
 from objq.client.direct import DirectLink
+from objq.client.session import LEAST_PAUSE_S
 from objq.clock import SYSTEM_CLOCK
 from objq.core import ops
 from objq.core.codec import decode, seal
@@ -29,7 +32,7 @@ from objq.errors import (
 )
 from objq.ids import Ids
 from objq.store.aio import InThread
-from objq.store.base import ABSENT, Ambiguous, Content, Store
+from objq.store.base import ABSENT, Ambiguous, Content, Sentinel, Store, Tag
 from objq.store.base import TooLarge as StoreTooLarge
 from objq.store.base import Unavailable as StoreUnavailable
 from objq.store.file import FileStore
@@ -391,6 +394,33 @@ async def test_an_old_version_that_was_put_back_is_not_written_upon() -> None:
     with pytest.raises(DocumentError, match="went back"):
         await client.push([world.job(3)])
     assert "write" not in world.store.calls
+
+
+@virtual
+async def test_a_read_that_a_brokers_answer_overtakes_is_no_old_version() -> None:
+    world = World()
+    broker = world.broker().lead()
+    client = world.client()
+    await client.push([world.job(0)])
+    known = world.sessions[0]._discovery._known
+    link = DirectLink(world.store, world.clock, world.ids, known=known)
+    overtaken = iter(range(1, 3 * READS_BEFORE_TROUBLE))
+    read = world.store.read
+
+    async def read_slowly(unless: Tag | None = None) -> Content | Sentinel | None:
+        found = await read(unless)
+        for number in islice(overtaken, 1):
+            await client.push([world.job(number)])
+        return found
+
+    world.store.read = read_slowly  # type: ignore[method-assign]
+    began = now()
+    await link.call(ops.Push(request="1-a:1", jobs=(world.job(100),)), lambda: None)
+    assert link.versions.trouble is None
+    assert now() - began < LEAST_PAUSE_S, "it was read again at once"
+    assert len(world.jobs()) == 1 + 3 * READS_BEFORE_TROUBLE
+    await link.close()
+    broker.stop()
 
 
 # --- with real stores ----------------------------------------------------------------------------

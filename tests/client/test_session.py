@@ -8,6 +8,7 @@ import pytest
 
 from objq.broker.election import Reach
 from objq.broker.probe_http import Readiness
+from objq.client.watching import Disconnected
 from objq.core import ops
 from objq.core.requests import parse_request
 from objq.errors import (
@@ -84,6 +85,30 @@ def test_with_a_broker_url_the_store_is_not_asked_for_anything(
 
 
 @virtual
+async def test_a_broker_behind_an_address_may_not_know_yet_what_others_have_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    broker = world.broker().lead()
+    said = {"broker": "broker-1", "document": "document-1", "epoch": 1, "seq": 2, "leading": True}
+
+    async def ask(url: str) -> Readiness:
+        return Readiness(Reach.ANSWERED, said)
+
+    monkeypatch.setattr("objq.client.headers.ask_readiness", ask)
+    client = world.client(broker_url=broker.url)
+    await client.push([world.job(1)])
+    broker.stop()
+    answer = await client.push([world.job(2)])
+    assert answer.position == (1, 4, 0), "directly, past a broker that is out of reach"
+    world.brokers[broker.url] = broker  # which looks at the document only now and then
+    began = now()
+    await client.push([world.job(3)])
+    assert now() - began < 1
+    assert len(world.connects) > 1
+
+
+@virtual
 async def test_many_callers_share_one_read_and_one_connection() -> None:
     world = World()
     broker = world.broker().lead()
@@ -127,6 +152,32 @@ async def test_a_claim_is_in_doubt_only_from_when_it_is_sent() -> None:
     calling.cancel()
     await asyncio.wait({calling})
     assert not session.in_doubt("1-a:1"), "no call is under way"
+
+
+@virtual
+async def test_an_old_version_that_was_put_back_between_two_brokers_is_noticed() -> None:
+    """By what the first one answered, though its header was never read so late (S11, S14)."""
+    world = World()
+    first = world.broker().lead()
+    backup = world.store.content
+    client = world.client()
+    watch = client.watch()
+    assert isinstance(await anext(watch), ops.Statistics)
+    for number in range(5):
+        await client.push([world.job(number)])
+    first.stop()
+    assert backup is not None
+    assert world.store.content is not None
+    world.store.put(backup.data, world.store.content.tag)
+    world.broker("broker-2").lead()
+
+    with pytest.raises(DocumentError, match="went back from epoch 1, seq 7 to epoch 2, seq 3"):
+        await client.push([world.job(6)])
+    assert world.jobs() == []
+    assert isinstance(await anext(watch), Disconnected)
+    await watch.aclose()
+    # Who has not seen what was there goes on.
+    await world.client().push([world.job(7)])
 
 
 @virtual

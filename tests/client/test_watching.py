@@ -168,6 +168,7 @@ async def test_a_lost_connection_is_told_once_and_then_there_is_a_snapshot() -> 
     watched = Watched(world.broker().lead(), statistics(5))
     async with a_watch(world) as watch:
         await anext(watch)
+        world.reach(5)
         assert watched.socket is not None
         watched.socket.cut()
         assert seqs(await take(watch, 2)) == [None, 5]
@@ -187,6 +188,7 @@ async def test_a_watch_that_the_broker_ends_begins_anew_there_or_where_the_docum
         assert seqs(await take(watch, 3)) == [(5, 6), None, 6]
         assert len(world.connects) == 1
 
+        world.reach(6)
         # It is cut from the store for good and does not know that another leads.
         second = Watched(world.broker("broker-2").lead(), statistics(9, epoch=2))
         watched.end(Unavailable("no store"))
@@ -202,6 +204,7 @@ async def test_it_follows_to_another_broker() -> None:
     Watched(first, statistics(5))
     async with a_watch(world) as watch:
         await anext(watch)
+        world.reach(5)
         first.stop()
         assert seqs(await take(watch, 1)) == [None]
         second = Watched(world.broker("broker-2").lead(), statistics(9, epoch=2))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from objq.core import codec, leading, ops
 from objq.core.document import Header
-from objq.errors import Corrupt, ForeignDocument, NewerSchema
+from objq.errors import Corrupt, ForeignDocument, NewerSchema, WentBack
 from tests.core.world import World
 from tests.newer import newer
 
@@ -233,6 +233,15 @@ def test_a_document_that_cannot_have_come_from_ours_is_foreign(found: Header) ->
 @pytest.mark.parametrize("found", [header(), header(seq=6, commit="x"), header(seq=7, epoch=3)])
 def test_a_successor_is_accepted(found: Header) -> None:
     codec.check_successor(header(), found)
+
+
+def test_a_broker_may_tell_of_an_older_version_than_others_have_written() -> None:
+    codec.check_successor(header(), header(seq=4, commit=""), is_told=True)
+    codec.check_successor(header(), header(seq=4, epoch=1, commit=""), is_told=True)
+    with pytest.raises(WentBack):  # it took over what somebody had put back
+        codec.check_successor(header(), header(seq=4, epoch=3, commit=""), is_told=True)
+    with pytest.raises(ForeignDocument):
+        codec.check_successor(header(), header(document="other", commit=""), is_told=True)
 
 
 @pytest.mark.parametrize("above", [0, 1 << 30])

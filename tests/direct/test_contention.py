@@ -22,6 +22,9 @@ T_S = 6.0
 FOR_S = 300.0
 
 
+SLOWEST_S = 0.25
+
+
 class Jittery(FakeStore):
     """Each access takes 50 to 250 ms."""
 
@@ -30,11 +33,11 @@ class Jittery(FakeStore):
         self.rng = random.Random(3)
 
     async def read(self, unless: Tag | None = None) -> Any:
-        await asyncio.sleep(self.rng.uniform(0.05, 0.25))
+        await asyncio.sleep(self.rng.uniform(0.05, SLOWEST_S))
         return await super().read(unless)
 
     async def write(self, data: bytes, expect: Expect) -> Tag:
-        self.latency_s = self.rng.uniform(0.05, 0.25)
+        self.latency_s = self.rng.uniform(0.05, SLOWEST_S)
         return await super().write(data, expect)
 
 
@@ -57,8 +60,8 @@ def a_store() -> Jittery:
     return store
 
 
-async def writes(versions: Versions, name: str) -> list[float]:
-    """Write all the time; return how long each commit was after the one before (seconds)."""
+async def writes(versions: Versions, name: str, apart_s: float = 0.0) -> list[float]:
+    """Write again and again; return how long each commit was after the one before (seconds)."""
 
     def change(document: Document) -> bool:
         document.queues[name] = QueueState(paused=True)
@@ -68,6 +71,7 @@ async def writes(versions: Versions, name: str) -> list[float]:
     until = clock.monotonic() + FOR_S
     while (before := clock.monotonic()) < until:
         await versions.transact(change)
+        await asyncio.sleep(apart_s)
         gaps.append(clock.monotonic() - before)
     return gaps
 
@@ -78,6 +82,32 @@ async def test_no_process_waits_for_its_turn_as_long_as_a_claim_lasts(processes:
     store = a_store()
     busy = (writes(process(store, n), f"queue-{n}") for n in range(processes))
     assert max(map(max, await asyncio.gather(*busy))) < T_S
+
+
+@virtual
+async def test_whoever_writes_now_and_then_owes_others_no_room() -> None:
+    """However many versions there were since it wrote last."""
+    clock, store = VirtualClock(), a_store()
+    other, rare = process(store, 1), process(store, 2)
+    others = asyncio.create_task(writes(other, "other", apart_s=2.0))
+    slowest = {"write": 0.0, "read": 0.0}
+    while not others.done():
+        for kind in ("write", "write", "read", "write", "read"):
+            began = clock.monotonic()
+            await rare.transact(lambda _: kind == "write", may_write=kind == "write")  # noqa: B023
+            slowest[kind] = max(slowest[kind], clock.monotonic() - began)
+        await asyncio.sleep(60)
+    assert slowest["read"] <= SLOWEST_S
+    assert slowest["write"] <= 4 * SLOWEST_S, "two commits, and reads"
+
+
+@virtual
+async def test_a_look_waits_for_nobodys_turn() -> None:
+    clock, looking = VirtualClock(), process(a_store(), 1)
+    looking._turn_at = clock.monotonic() + 60
+    began = clock.monotonic()
+    await looking.transact(lambda document: False, may_write=False)
+    assert clock.monotonic() - began <= SLOWEST_S
 
 
 @virtual

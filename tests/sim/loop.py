@@ -163,15 +163,19 @@ class _Future(asyncio.Future[Any]):
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
-    """The event loop of one process. `base_s`: its clock's reading when the world begins."""
+    """The event loop of one process.
 
-    def __init__(self, timeline: Timeline, base_s: float = 0.0) -> None:
+    `base_s`: its clock's reading when the world begins. `rate`: its seconds in one of the world.
+    """
+
+    def __init__(self, timeline: Timeline, base_s: float = 0.0, rate: float = 1.0) -> None:
         self.timeline = timeline
         self.is_frozen = False
         self.is_dead = False
         self.held: list[Handle] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self._base_s = base_s
+        self._rate = rate
 
     def freeze(self) -> None:
         self.is_frozen = True
@@ -202,7 +206,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # --- what asyncio asks of a loop -------------------------------------------------------------
 
     def time(self) -> float:
-        return self._base_s + self.timeline.now
+        return self._base_s + self.timeline.now * self._rate
 
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Any = None
@@ -225,7 +229,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         handle = Handle(self, callback, args, context, when)
         if not self.is_dead:
             # Where a delay drowns in rounding, time would not pass at all.
-            self.timeline.at(max(when - self._base_s, self.timeline.now + TICK_S), handle)
+            at = (when - self._base_s) / self._rate
+            self.timeline.at(max(at, self.timeline.now + TICK_S), handle)
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:

@@ -44,7 +44,7 @@ from tests.sim import faults
 from tests.sim.company import Company
 
 BASE: Final = 10_000
-MOST_SEEDS: Final = 150
+MOST_SEEDS: Final = 400
 
 Patch = Callable[[Any, str, Any], Any]
 Mutant = Callable[[Patch], None]
@@ -328,6 +328,8 @@ def token_used_again(patch: Patch) -> None:
 
 
 @mutant
+@shown_by(faults.pause_worker)
+@in_company()
 def no_fence_on_complete(patch: Patch) -> None:
     """Whoever once held a job can complete it, whoever holds it now."""
     complete_one = ending._complete_one
@@ -482,7 +484,7 @@ def expiry_before_heartbeats_in_a_batch(patch: Patch) -> None:
 
 
 @mutant
-@shown_by(faults.block_path, faults.change_weather, faults.pause_worker)
+@shown_by(faults.pause_worker, faults.cut_connections)
 @in_company()
 def repeated_claim_expires_in_its_batch(patch: Patch) -> None:
     """A claim is told its tokens by the very commit that ends them."""
@@ -672,7 +674,7 @@ def direct_worker_goes_on_beside_a_broker(patch: Patch) -> None:
 @in_company(direct_workers=1, hand="restores")
 def older_version_written_upon(patch: Patch) -> None:
     """What an operator has put back is taken for the newest version."""
-    patch(reading, "check_successor", lambda seen, found: None)
+    patch(reading, "check_successor", lambda seen, found, **_: None)
 
 
 @mutant

@@ -10,6 +10,9 @@ from typing import Any, Final, cast
 from objq.ids import Ids
 from tests.sim.loop import ProcessLoop, Timeline
 
+DRIFT: Final = 1e-3
+"""How much faster or slower than the world a clock may go."""
+
 WALL_MS: Final = 1_764_000_000_000
 """What a right wall clock shows when the world begins."""
 
@@ -19,17 +22,23 @@ class Killed(BaseException):
 
 
 class Clock:
-    """The clocks of one process. Monotonic clocks of two have nothing in common."""
+    """The clocks of one process. Monotonic clocks of two have nothing in common, nor their pace.
 
-    def __init__(self, process: Process, base_s: float, offset_ms: int, drift: float) -> None:
+    `drift` is the wall clock's, `rate` is what a second of the world is on the monotonic one.
+    """
+
+    def __init__(
+        self, process: Process, base_s: float, rate: float, offset_ms: int, drift: float
+    ) -> None:
         self._process = process
         self._base_s = base_s
+        self._rate = rate
         self._drift = drift
         self._steps: list[tuple[float, int]] = [(0.0, offset_ms)]
 
     def monotonic(self) -> float:
         self._process.maybe_stop()
-        return self._base_s + self._process.timeline.now
+        return self._base_s + self._process.timeline.now * self._rate
 
     def wall_ms(self) -> int:
         self._process.maybe_stop()
@@ -59,13 +68,17 @@ class Process:
         self.place = place
         self.name = name
         rng = random.Random(f"{seed}/{name}")
+        rate = 1 + rng.uniform(-DRIFT, DRIFT)
         # Types ask for all of a loop's methods; the code under test asks for these.
-        self.loop: ProcessLoop = cast(Any, ProcessLoop)(timeline, base_s=rng.uniform(0, 10_000))
+        self.loop: ProcessLoop = cast(Any, ProcessLoop)(
+            timeline, base_s=rng.uniform(0, 10_000), rate=rate
+        )
         self.clock = Clock(
             self,
             base_s=rng.uniform(0, 100_000),
+            rate=rate,
             offset_ms=int(rng.gauss(0, 2_000)),
-            drift=rng.uniform(-1e-3, 1e-3),
+            drift=rng.uniform(-DRIFT, DRIFT),
         )
         self.ids = Ids(rng)
         self.began_at = timeline.now
