@@ -220,8 +220,9 @@ class Broker:
     async def stop(self) -> bool:
         """Stop gracefully, within SHUTDOWN_GRACE: answer what is here, then clear the broker.
 
-        Return False if the time was not enough: what waited was answered with Unknown, the document
-        may name this broker still, and a call of the store may go on in its thread.
+        Return False if the store did not let it, or not in time: the document may name this broker
+        still, what waited was answered with Unknown, and a call of the store may go on in its
+        thread.
         """
         if self._main is None:
             self._stopping.set()
@@ -297,6 +298,7 @@ class Broker:
         try:
             await self._committer.transact(lambda document: step_down(document, broker_id))
         except TooLarge as error:
+            self._gave_up = True
             logger.error("Could not step down (%s).", error, extra={"event": "document_too_large"})
         else:
             logger.info("Stepped down.", extra={"event": "stepped_down"})

@@ -233,7 +233,7 @@ class Reader:
                 check_successor(seen, header)
 
     def _refuse_absence(self) -> None:
-        if self.seen is not None:
+        if self.seen is not None or self.also_seen() is not None:
             raise Vanished.at(self.store.name)
 
     def _begin_trouble(self, error: DocumentError) -> None:

@@ -6,8 +6,9 @@ most every `EVERY_S` seconds, so that a fast store does not make for thousands. 
 nothing, and only confirmed versions are told.
 
 A delta follows a version (`after`). Whoever has an older one missed something and asks for a
-snapshot; that is all there is to recovery. So nothing is kept for a watcher that is slow, and where
-the document was replaced (a direct write, a conflict, an outage) a delta that follows what nobody
+snapshot; that is all there is to recovery. So nothing is kept for a watcher that is slow: when it
+reads again, the next delta tells it, or an empty one that follows what nobody has. And where the
+document was replaced (a direct write, a conflict, an outage) a delta that follows what nobody
 has yet says just that: also to those who have this very version, since what came due meanwhile was
 not noted.
 
@@ -19,6 +20,7 @@ wait for ever for a broker whose place another has taken.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final, Protocol
 
@@ -39,8 +41,8 @@ RETRY_AFTER_S: Final = 5.0
 
 
 class Watcher(Protocol):
-    def tell(self, delta: ops.Delta) -> None:
-        """Take a delta, or drop it: the next one will show that something is missing."""
+    def tell(self, delta: ops.Delta) -> bool:
+        """Take a delta; return False if it cannot: a later one will show that one is missing."""
         ...
 
     def refuse(self, error: ObjqError) -> bool:
@@ -63,6 +65,10 @@ class Watchers:
         of it under the number of a version that somebody was given before: who has that version
         leaves the delta unread. Until one has led from a later version, each tells all queues."""
         self._told_at = float("-inf")
+        self._missed: dict[Watcher, None] = {}
+        """Who did not take the last delta."""
+        self._gap: ops.Delta | None = None
+        """What they are told when they can be, if nothing has changed since."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -87,6 +93,7 @@ class Watchers:
     def discard(self, watcher: Watcher) -> None:
         if watcher in self._watchers:
             del self._watchers[watcher]
+            self._missed.pop(watcher, None)
             if not self._watchers:
                 self.end()
 
@@ -102,6 +109,7 @@ class Watchers:
     def end(self) -> None:
         """Tell nobody any more."""
         self._watchers.clear()
+        self._missed.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -119,12 +127,23 @@ class Watchers:
         wait_s = self._told_at + EVERY_S - self._clock.monotonic()
         if wait_s <= 0:
             self._tell(document)
-        elif self._timer is None:
+        else:
+            self._look_in(wait_s)
+
+    def _look_in(self, wait_s: float) -> None:
+        if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._look_again)
 
     def _look_again(self) -> None:
         self._timer = None
         self.look()
+        if self._missed and self._gap is not None:
+            self._offer(self._gap, self._missed)
+
+    def _offer(self, delta: ops.Delta, watchers: Iterable[Watcher]) -> None:
+        self._missed = {watcher: None for watcher in list(watchers) if not watcher.tell(delta)}
+        if self._missed:
+            self._look_in(EVERY_S)
 
     def _begin(self, document: Document) -> None:
         self._document, self._after = document, document.seq
@@ -152,8 +171,8 @@ class Watchers:
             delta = self._delta(document, touched, changed, after=self._after)
             self._after, self._queues = document.seq, queues
         self._told_at = self._clock.monotonic()
-        for watcher in list(self._watchers):
-            watcher.tell(delta)
+        self._gap = self._delta(document, (), self._queues, after=document.seq + 1)
+        self._offer(delta, self._watchers)
 
     def _delta(
         self,

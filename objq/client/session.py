@@ -150,7 +150,7 @@ class Session:
             assert limit_s is not None
             if limit_s >= self._options.enqueue_timeout_s / 2:
                 self._dialer.leave_silent(limit_s / 2)
-            raise ticket.gave_up(limit_s, self._why()) from None  # which tells the reason
+            raise ticket.gave_up(limit_s, self._why(op)) from None  # which tells the reason
         finally:
             self._tickets.discard(ticket)
 
@@ -179,8 +179,10 @@ class Session:
         if self._on_close is not None:
             self._on_close()
 
-    def _why(self) -> ObjqError | None:
-        versions = self._direct.versions if self._direct is not None else None
+    def _why(self, op: ops.Op) -> ObjqError | None:
+        # Of the document only what a request met itself: else it may be over since long ago.
+        met = self._alone or isinstance(op, FALLS_BACK)
+        versions = self._direct.versions if self._direct is not None and met else None
         if versions is not None and versions.trouble is not None:
             return DocumentError(versions.trouble)
         if versions is None or not self._alone:
@@ -245,10 +247,10 @@ class Session:
                 await self._identify(ticket)
             except DocumentError as error:
                 raise ticket.barred(error) from error
-            except (Unavailable, LinkLost) as error:
+            except Unavailable as error:
                 if self._closed:
                     raise ticket.barred(Unavailable(CLOSED)) from error
-                await self._dialer.trouble(Unavailable(str(error)))
+                await self._dialer.trouble(error)
                 continue
             answer = await self._send(ticket, direct)
             if isinstance(answer, ops.Answer):
@@ -304,7 +306,10 @@ class Session:
                 return
             if self._alone and self._direct is not None:
                 # Which tells the horizon the seq. Ids are for what changes something.
-                await self._direct.call(LOOK, lambda: None, changes=True)
+                try:
+                    await self._direct.call(LOOK, lambda: None, changes=True)
+                except LinkLost as error:
+                    raise Unavailable(str(error)) from error
                 continue
             found = await self._discovery.find(self._clock.monotonic() - SHARED_READ_S)
             self._request_ids.saw(found.header.seq, found.read_at)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from objq.core.job import PLACES, Job, encode_view, place_of
+from objq.core.job import PLACES, Job, became_ready, encode_view, place_of
 from objq.core.ops import Attempt, BrokerInfo, Challenge, DocumentSettings, JobState, JobView
 from objq.core.ready import Ready
 from objq.core.requests import Remembered, RequestMemory
@@ -253,6 +253,7 @@ class Document:
         job.raw = encode_view(view)
         job.state, job.run_after, job.claim = view.state, view.run_after, view.claim
         job.cancel_requested = view.cancel_requested
+        job.ready_since = became_ready(view.pushed_at, view.run_after, view.history)
         self.bytes["jobs"] += len(job.raw)
         self._enter_indexes(job)
         self._index_history(job, old.history, view.history)
@@ -287,9 +288,7 @@ class Document:
         """Let jobs whose `run_after` has come by the wall clock be ready (S15); needs no commit."""
         with riding(self):
             while (due := self.next_due()) is not None and due <= now:
-                job = heapq.heappop(self._scheduled)[2]
-                self.change(job, state="ready", run_after=None)
-                job.due_at = due
+                self.change(heapq.heappop(self._scheduled)[2], state="ready")
 
     def trim(self, where: str) -> int:
         """Drop the oldest of `finished` or `dead` beyond age, count or bytes; return how many."""
@@ -329,6 +328,7 @@ class Document:
             claim=view.claim,
             cancel_requested=view.cancel_requested,
             kept_from_ms=view.kept_from_ms,
+            ready_since=became_ready(view.pushed_at, view.run_after, view.history),
         )
 
     def _enter(self, job: Job) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -30,13 +31,8 @@ class Job(Struct, gc=False, eq=False):
     claim: Claim | None = None
     cancel_requested: bool = False
     kept_from_ms: int | None = None
-    due_at: int | None = None
-    """When it became ready by time (ms), for telling how long it waited; in memory only."""
-
-    @property
-    def ready_since(self) -> int:
-        """Since when a ready job has been ready (ms), as far as this process knows."""
-        return max(self.pushed_at, self.due_at or 0)
+    ready_since: int = 0
+    """Since when a ready job has been ready (ms)."""
 
     def view(self) -> JobView:
         return _decode_view(self.raw)
@@ -58,6 +54,16 @@ class Job(Struct, gc=False, eq=False):
 
     def __lt__(self, other: Job) -> bool:
         return self.order < other.order
+
+
+class Ended(Protocol):
+    @property
+    def ended_at(self) -> int: ...
+
+
+def became_ready(pushed_at: int, run_after: int | None, history: Sequence[Ended]) -> int:
+    """Return since when a ready job has been ready (ms): pushed, due, or handed back."""
+    return max(pushed_at, run_after or 0, history[-1].ended_at if history else 0)
 
 
 def place_of(state: JobState) -> str:

@@ -81,7 +81,7 @@ def _delete_job(document: Document, job: Job, now: int) -> JobState:
 def _run_now(document: Document, job: Job, now: int) -> JobState:
     if job.state != "scheduled":
         raise Conflict(f"Job {job.id} is {job.state}; only a scheduled one can be run now.")
-    document.change(job, state="ready", run_after=None)
+    document.change(job, state="ready", run_after=document.stamp(now))
     return "ready"
 
 

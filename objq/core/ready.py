@@ -20,14 +20,9 @@ class Ready:
     def first(self, present: Mapping[str, Job]) -> Job | None:
         """Return the job that is granted next. Entries of jobs that left are dropped here."""
         while self.heaps:
-            priority = max(self.heaps)
-            heap = self.heaps[priority]
-            while heap:
-                job = heap[0][1]
-                if job.state == "ready" and present.get(job.id) is job:
-                    return job
-                heapq.heappop(heap)
-            del self.heaps[priority]
+            job = self._head(max(self.heaps), present)
+            if job is not None:
+                return job
         return None
 
     def leave(self, job: Job) -> None:
@@ -36,7 +31,20 @@ class Ready:
         if heap and heap[0][1] is job:
             heapq.heappop(heap)
 
-    def oldest_since(self) -> int | None:
-        """Return since when the job at the head of a priority has been ready, the longest (ms)."""
-        heads = (heap[0][1] for heap in self.heaps.values() if heap)
-        return min((job.ready_since for job in heads), default=None)
+    def oldest_since(self, present: Mapping[str, Job]) -> int | None:
+        """Return since when the jobs that are next have been ready, the longest (ms).
+
+        One of each priority is next. Entries of jobs that left are dropped here.
+        """
+        heads = [self._head(priority, present) for priority in list(self.heaps)]
+        return min((job.ready_since for job in heads if job is not None), default=None)
+
+    def _head(self, priority: int, present: Mapping[str, Job]) -> Job | None:
+        heap = self.heaps[priority]
+        while heap:
+            job = heap[0][1]
+            if job.state == "ready" and present.get(job.id) is job:
+                return job
+            heapq.heappop(heap)
+        del self.heaps[priority]
+        return None

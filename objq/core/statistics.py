@@ -38,8 +38,6 @@ def queue_stats(document: Document) -> dict[str, QueueStats]:
 def _of_queue(document: Document, name: str) -> QueueStats:
     counts = document.counts.get(name, {})
     ready = document.ready.get(name)
-    if ready is not None:
-        ready.first(document.jobs)  # drops stale heads
     return QueueStats(
         ready=counts.get("ready", 0),
         scheduled=counts.get("scheduled", 0),
@@ -47,7 +45,7 @@ def _of_queue(document: Document, name: str) -> QueueStats:
         dead=counts.get("dead", 0),
         finished=counts.get("succeeded", 0) + counts.get("cancelled", 0),
         paused=document.is_paused(name),
-        oldest_ready_at=ready.oldest_since() if ready else None,
+        oldest_ready_at=ready.oldest_since(document.jobs) if ready else None,
         totals=msgspec.to_builtins(document.totals.get(name, Totals())),
     )
 

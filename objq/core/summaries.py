@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from objq.core.job import Job
+from objq.core.job import Job, became_ready
 from objq.core.ops import Claim, ErrorSummary, JobError, JobState, JobSummary
 
 MOST_ARGUMENT_BYTES: Final = 1_024
@@ -17,6 +17,7 @@ MOST_MESSAGE_CHARS: Final = 300
 
 
 class _Ended(Struct):
+    ended_at: int
     error: JobError | None = None
 
 
@@ -45,6 +46,12 @@ class Brief(Struct):
         """The error of the last attempt, if it ended with one."""
         return self.history[-1].error if self.history else None
 
+    @property
+    def ready_since(self) -> int | None:
+        if self.state != "ready":
+            return None
+        return became_ready(self.pushed_at, self.run_after, self.history)
+
 
 _decode = msgspec.json.Decoder(Brief).decode
 
@@ -67,6 +74,7 @@ def summary(job: Brief, heard_ago_s: float | None = None) -> JobSummary:
         kwargs=job.kwargs if short else UNSET,
         priority=job.priority,
         run_after=job.run_after,
+        ready_since=job.ready_since,
         attempts=job.attempts,
         max_attempts=job.max_attempts,
         cancel_requested=job.cancel_requested,

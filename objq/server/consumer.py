@@ -256,11 +256,14 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # channels has no types
         self._watch, self._watch_asked = None, request_id
         return self._broker.watch(self)
 
-    def tell(self, delta: ops.Delta) -> None:
+    def tell(self, delta: ops.Delta) -> bool:
         """Send a delta, unless the snapshot has yet to be sent or the peer reads too slowly."""
-        if self._watch is None or self._shut or self._is_behind():
-            return
+        if self._shut:
+            return True
+        if self._watch is None or self._is_behind():
+            return False
         self._reply(wire.encode_delta(self._watch, self._sockets.encoded(delta)))
+        return True
 
     def refuse(self, error: ObjqError) -> bool:
         """Tell that the watch has ended, unless the snapshot has yet to be sent."""

@@ -133,7 +133,7 @@ def _requests(counted: Counter[tuple[type, str]]) -> Metric:
 def _jobs(document: Document, wall_ms: int) -> Iterator[Metric]:
     jobs = GaugeMetricFamily("objq_jobs", "Jobs.", labels=["queue", "state"])
     oldest = GaugeMetricFamily(
-        "objq_oldest_ready_seconds", "Age of the oldest ready job; 0 if there is none.",
+        "objq_oldest_ready_seconds", "How long the next job has been ready; 0 if none is.",
         labels=["queue"],
     )  # fmt: skip
     paused = GaugeMetricFamily("objq_queue_paused", "1 if the queue is paused.", labels=["queue"])

@@ -619,6 +619,15 @@ async def test_stopping_gives_up_at_the_end_of_its_grace() -> None:
 
 
 @virtual
+async def test_a_broker_that_the_store_does_not_let_step_down_does_not_say_that_it_has() -> None:
+    async with world() as made:
+        broker = await made.lead()
+        made.store.limit_bytes, made.store.too_large = 0, base.TooLarge("413")
+        assert not await broker.stop()
+        assert made.document().broker is not None
+
+
+@virtual
 async def test_a_standby_that_waits_for_a_hanging_store_stops_at_once() -> None:
     async with world() as made:
         link = Link(made.store)

@@ -31,18 +31,22 @@ class Watcher:
         self.told = asyncio.Event()
         self.ends: list[ObjqError] = []
         self.begins = False
+        self.is_behind = False
 
     def refuse(self, error: ObjqError) -> bool:
         if not self.begins:
             self.ends.append(error)
         return not self.begins
 
-    def tell(self, delta: ops.Delta) -> None:
+    def tell(self, delta: ops.Delta) -> bool:
+        if self.is_behind:
+            return False
         self.deltas.append(delta)
         if delta.after > self.seq:
             self.gaps += 1
         self.seq = max(self.seq, delta.seq)
         self.told.set()
+        return True
 
     async def begin(self, broker: Broker) -> ops.Statistics:
         snapshot = await broker.watch(self)
@@ -303,6 +307,39 @@ async def test_a_conflict_with_a_direct_push_is_a_gap_and_then_goes_on() -> None
         await broker.submit(made.push())
         await watcher.next()
         assert watcher.gaps == 1
+
+
+@virtual
+async def test_who_could_not_take_the_last_delta_before_quiet_is_told_once_it_can() -> None:
+    async with world() as made:
+        broker, slow = await lead(made)
+        quick = Watcher()
+        await quick.begin(broker)
+        slow.is_behind = True
+        pushed = await broker.submit(made.push(made.job()))
+        await quick.next()
+        await asyncio.sleep(10 * EVERY_S)
+        slow.is_behind = False
+        delta = await slow.next()
+        assert pushed.position is not None
+        assert (delta.seq, slow.gaps, delta.jobs) == (pushed.position[1], 1, ())
+        assert delta.queues["default"].ready == 1
+        await asyncio.sleep(10 * EVERY_S)
+        assert not slow.deltas, "once"
+        assert not quick.deltas
+
+
+@virtual
+async def test_who_leaves_while_it_is_behind_is_asked_no_more() -> None:
+    async with world() as made:
+        broker, slow = await lead(made)
+        slow.is_behind = True
+        await broker.submit(made.push(made.job()))
+        await asyncio.sleep(2 * EVERY_S)
+        broker.unwatch(slow)
+        slow.is_behind = False
+        await asyncio.sleep(10 * EVERY_S)
+        assert not slow.deltas
 
 
 @virtual

@@ -360,6 +360,45 @@ async def test_all_but_pushes_and_gets_wait_for_a_broker() -> None:
 
 
 @virtual
+async def test_a_fault_that_a_push_met_is_not_told_to_others_later() -> None:
+    world = World()
+    broker = world.broker().lead()
+    client = world.client()
+    await client.push([world.job(1)])
+    broker.stop()
+    content, world.store.content = world.store.content, None
+    with pytest.raises(DocumentError, match="vanished"):
+        await client.push([world.job(2)])
+    world.store.content = content
+    with pytest.raises(Unavailable, match="refuses connections") as told:
+        await client.stats()
+    assert not isinstance(told.value, DocumentError)
+    await client.push([world.job(3)])
+
+
+@virtual
+async def test_a_direct_client_that_is_closed_says_so_also_while_it_looks_for_a_seq() -> None:
+    world = World()
+    world.broker().lead()
+    client = world.client(mode="direct")
+    (session,) = world.sessions
+    await client.cancel(["job-1"], "ready")  # which the broker does, since one is recorded
+    await asyncio.sleep(2 * session.settings.dedupe_window_s)
+    looks = asyncio.Event()
+
+    async def hang(_name: str) -> None:
+        looks.set()
+        await asyncio.Event().wait()
+
+    world.store.before = hang
+    calling = asyncio.create_task(client.cancel(["job-1"], "ready"))
+    await looks.wait()
+    await session.close()
+    with pytest.raises(Unavailable, match="closed"):
+        await calling
+
+
+@virtual
 async def test_what_only_its_header_told_is_not_written_around_after_an_adoption() -> None:
     """The client saw the document that was, but never read it whole; its request id is fresh."""
     world = World()

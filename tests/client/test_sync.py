@@ -183,6 +183,56 @@ async def test_a_watch_on_another_loop_outlives_the_client_under_it(broker: Loca
     await watch.aclose()
 
 
+class Counting:
+    """A session of which nothing is asked but a watch, whose events are 1, 2, 3 …"""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def watch(self) -> Counting:
+        return self
+
+    async def __anext__(self) -> Any:
+        self.told += 1
+        return self.told
+
+    async def close(self) -> None:
+        pass
+
+    aclose = close
+
+
+@pytest.fixture
+def hold(storage: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Let the background loop do nothing until the event is set."""
+    released = threading.Event()
+    monkeypatch.setattr("objq.client.shared.open_session", lambda *_, **__: Counting())
+
+    async def wait(_session: object) -> None:
+        released.wait(10)
+
+    shared.run("default", wait)
+    yield released
+    released.set()
+
+
+def test_an_event_that_comes_as_the_caller_gives_up_is_not_lost(hold: threading.Event) -> None:
+    watch = objq.connect().watch()
+    assert watch.next(timeout_s=0.01) is None
+    hold.set()
+    events: list[Any] = [watch.next() for _ in range(3)]
+    assert events == [1, 2, 3]
+
+
+async def test_on_another_loop_neither(hold: threading.Event) -> None:
+    watch = (await objq.aconnect()).watch()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(anext(watch), 0.01)
+    hold.set()
+    events: list[Any] = [await anext(watch) for _ in range(3)]
+    assert events == [1, 2, 3]
+
+
 def test_unknown_alias_is_named() -> None:
     with pytest.raises(ConfigurationError, match="defualt"):
         objq.connect("defualt")

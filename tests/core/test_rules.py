@@ -430,3 +430,37 @@ def test_a_job_counts_as_ready_from_when_it_became_due() -> None:
     assert queue_stats(world.document)["default"].oldest_ready_at == pushed_at + 60_000
     world.push("urgent", priority=1)
     assert queue_stats(world.document)["default"].oldest_ready_at == pushed_at + 60_000
+    world.reload()
+    assert queue_stats(world.document)["default"].oldest_ready_at == pushed_at + 60_000
+
+
+def test_a_job_counts_as_ready_from_when_it_was_handed_back_or_is_to_run_now() -> None:
+    world = World()
+    world.push("j")
+    world.pass_ms(10_000)
+    world.release(world.take())
+    handed_back_at = world.now
+    world.pass_ms(10_000)
+    assert queue_stats(world.document)["default"].oldest_ready_at == handed_back_at
+    world.reload()
+    assert queue_stats(world.document)["default"].oldest_ready_at == handed_back_at
+    world.take()
+    world.push("later", run_after=world.now + 60_000)
+    world.pass_ms(10_000)
+    world.operate(ops.RunNow, "later", "scheduled")
+    asked_at = world.now
+    world.pass_ms(10_000)
+    assert queue_stats(world.document)["default"].oldest_ready_at == asked_at
+    world.reload()
+    assert queue_stats(world.document)["default"].oldest_ready_at == asked_at
+
+
+def test_a_job_that_has_left_does_not_count_as_ready() -> None:
+    world = World()
+    world.push("head", "gone")
+    world.pass_ms(10_000)
+    world.push("low")
+    world.push("urgent", priority=1)
+    world.operate(ops.Cancel, "gone", "ready")
+    world.operate(ops.Cancel, "head", "ready")
+    assert queue_stats(world.document)["default"].oldest_ready_at == world.now

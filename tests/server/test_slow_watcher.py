@@ -41,15 +41,18 @@ def test_a_watcher_that_does_not_read_misses_deltas_and_keeps_its_socket(run: Ru
             assert "ok" in json.loads(await client.recv())
             (watcher,) = broker.watchers
             count = 3 * listener.MAX_UNSENT_BYTES // ROW_CHARS
+            taken: list[bool] = []
             for seq in range(6, 6 + count):
-                watcher.tell(large(seq))
+                taken.append(watcher.tell(large(seq)))
                 await asyncio.sleep(0)
+            assert taken[0] and not taken[-1]
             await client.send(json.dumps(BEAT))
             told: list[int] = []
             while (message := await next_message(client)).get("id") != BEAT["id"]:
                 told.append(message["delta"]["seq"])  # sent before it was seen to be behind
             assert len(told) < count / 2
-            watcher.tell(large(6 + count))
+            assert len(told) == sum(taken)
+            assert watcher.tell(large(6 + count))
             delta = (await next_message(client))["delta"]
             assert delta["after"] > told[-1]  # by which the peer knows
 

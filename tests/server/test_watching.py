@@ -39,9 +39,10 @@ async def watching(wire: Wire) -> FakeSocket:
     return socket
 
 
-def tell(wire: Wire, told: ops.Delta) -> None:
-    for watcher in list(wire.broker.watchers):
-        watcher.tell(told)
+def tell(wire: Wire, told: ops.Delta) -> bool:
+    """Tell all, and return whether all took it."""
+    watchers = list(wire.broker.watchers)
+    return sum(watcher.tell(told) for watcher in watchers) == len(watchers)
 
 
 @pytest.mark.parametrize("op", LOOKS)
@@ -89,11 +90,11 @@ async def test_no_delta_comes_before_the_snapshot(wire: Wire) -> None:
     socket = await wire.open("read")
     socket.send(WATCH)
     await wire.broker.wait_submitted(1)
-    tell(wire, delta(5))
+    assert not tell(wire, delta(5))
     wire.broker.answer(0, SNAPSHOT)
-    tell(wire, delta(6))
+    assert not tell(wire, delta(6))
     assert "ok" in await socket.frame()
-    tell(wire, delta(7))
+    assert tell(wire, delta(7))
     assert (await socket.frame())["delta"]["seq"] == 7
 
 

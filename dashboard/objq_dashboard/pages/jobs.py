@@ -148,7 +148,7 @@ def standing(job: JobSummary, now_ms: int, timeout_s: float) -> Cell:
         due = _("due in %(age)s") % {"age": age((job.run_after - now_ms) / 1000)}
         return Cell(text=due, title=utc(job.run_after))
     if job.state == "ready":
-        since_ms = max(job.pushed_at, job.run_after or 0)
+        since_ms = job.ready_since or job.pushed_at
         return Cell(text=_("waits for %(age)s") % {"age": age((now_ms - since_ms) / 1000)})
     if job.state == "dead":
         return error_text(job)

@@ -69,7 +69,11 @@ class Jobs(Answer, frozen=True, kw_only=True):
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):
-    """Counts of one queue. `oldest_ready_at`: since when a job has been ready that is next."""
+    """Counts of one queue.
+
+    `oldest_ready_at`: since when the job that is next has been ready; where jobs of several
+    priorities wait, the longest of those that are next in theirs.
+    """
 
     ready: int = 0
     scheduled: int = 0
@@ -131,6 +135,7 @@ class JobSummary(Struct, frozen=True, omit_defaults=True, kw_only=True):
     kwargs: Raw | UnsetType = UNSET
     priority: int = 0
     run_after: int | None = None
+    ready_since: int | None = None
     attempts: int = 0
     max_attempts: int = 3
     cancel_requested: bool = False
