@@ -1,7 +1,7 @@
 """System checks, `objq.E###` and `objq.W###`. None of them goes to the network: `objq_doctor` does.
 
 ======  ==========================================================================================
-E001    an option that does not exist
+E001    an option that does not exist, or stands beside OPTIONS
 E002    an option of the wrong type
 E003    an option out of its range
 E004    options that contradict each other

@@ -27,7 +27,7 @@ from objq.broker.gauges import Gauges
 from objq.broker.history import History
 from objq.broker.inbox import Entry, Inbox, unknown
 from objq.broker.leases import Leases
-from objq.broker.lookups import LOOKUPS, Lookups
+from objq.broker.lookups import Lookups
 from objq.broker.reading import SHORTEST_WAIT_S
 from objq.broker.rhythm import Rhythm
 from objq.broker.roster import Roster
@@ -109,7 +109,7 @@ class Leader:
         refusal = self.refusal()
         if refusal is not None:
             refuse(future, refusal)
-        elif isinstance(op, LOOKUPS):
+        elif isinstance(op, ops.UNCOMMITTED):
             self._lookups.ask(op, future)
         else:
             try:

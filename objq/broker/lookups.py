@@ -46,13 +46,6 @@ FORGET_AFTER_S: Final = 60.0
 RETRY_AFTER_S: Final = 1.0
 
 
-LOOKUPS: Final = (
-    *(ops.Heartbeat, ops.Get, ops.Stats),
-    *(ops.ListJobs, ops.Workers, ops.History, ops.Watch),
-)
-"""The operations that are answered here."""
-
-
 class _Asked(NamedTuple):
     op: ops.Lookup | ops.Heartbeat
     future: asyncio.Future[ops.Answer]

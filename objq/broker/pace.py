@@ -54,12 +54,15 @@ class Pace:
     def succeed(self, took_s: float) -> None:
         """Note a write that was applied and took so many seconds."""
         self._failures = 0
-        self.conflicted()
+        self._recover()
         share = SMOOTHING if self.write_s else 1.0
         self.write_s += share * (took_s - self.write_s)
 
     def conflicted(self) -> None:
         """Note a write that somebody else's came before: the store refused it, but not its pace."""
+        self._recover()
+
+    def _recover(self) -> None:
         self.interval_s = max(self.least_s, self.interval_s * RECOVERY)
         if self.interval_s < MIN_THROTTLED_INTERVAL_S / 2:
             self.interval_s = self.least_s

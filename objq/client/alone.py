@@ -1,7 +1,7 @@
 """What one commit without a broker does to the document, in this order:
 
 1. is a broker recorded? Then nothing is done but to push: the rest is its business (design §1)
-2. time passes: scheduled jobs become due, old records go
+2. time passes: scheduled jobs become due, old request ids go
 3. the requests, in order of arrival; heartbeats and tokens reported in this very turn are heard
 4. claims end whose holders this process has itself seen silent (`objq.core.silence`)
 5. claims are served, so that a push is granted in the commit that makes it durable
@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from objq.broker import answering
-from objq.client.lookups import FROM_DOCUMENT, LOOK_UPS, LookUps
+from objq.client.lookups import FROM_DOCUMENT, LookUps
 from objq.clock import Clock
 from objq.core import ops
 from objq.core.claiming import beat
 from objq.core.document import Document
 from objq.core.ending import expire
-from objq.core.rules import apply, tick
+from objq.core.rules import apply, forget, tick
 from objq.core.silence import SilenceWatch
 from objq.errors import NotBroker, ObjqError, Rejected
 
@@ -91,8 +91,7 @@ class Alone:
         self._carries_beats = False
         now = self._clock.wall_ms()
         if self._only_pushes or document.broker is not None:
-            window_ms = int(document.settings.dedupe_window_s * 1000)
-            document.requests.prune(document.stamp(now) - window_ms)
+            forget(document, now)
             self._heard, self._started = set(), set()  # who led meanwhile has heard more
             for entry in entries:
                 self._apply_beside_broker(entry, document, now)
@@ -147,7 +146,7 @@ class Alone:
 
     def _apply(self, entry: Entry, document: Document, now: int) -> None:
         entry.outcome, entry.changed = None, False
-        if entry.future.done() or isinstance(entry.op, LOOK_UPS):
+        if entry.future.done() or isinstance(entry.op, ops.UNCOMMITTED):
             return
         op: ops.Change = entry.op  # type: ignore[assignment]  # `apply` refuses what is none
         try:

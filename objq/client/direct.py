@@ -25,7 +25,7 @@ from objq.broker.commit import Closed
 from objq.client.alone import Alone, Entry
 from objq.client.known import Known
 from objq.client.link import CLOSED, LinkLost
-from objq.client.lookups import FROM_DOCUMENT, LOOK_UPS
+from objq.client.lookups import FROM_DOCUMENT
 from objq.client.patience import Patience
 from objq.client.versions import Versions
 from objq.clock import Clock
@@ -113,7 +113,7 @@ class DirectLink:
         now = self._clock.monotonic()
         wait_s = op.wait if isinstance(op, ops.TakeClaim) else 0.0
         if changes is None:
-            changes = not isinstance(op, LOOK_UPS)
+            changes = not isinstance(op, ops.UNCOMMITTED)
         entry = Entry(op, mark_sent, asked_at=now, wait_until=now + wait_s, creates=changes)
         self._new.append(entry)
         self._wake.set()

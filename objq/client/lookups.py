@@ -18,8 +18,6 @@ from objq.errors import Unsupported
 FROM_DOCUMENT: Final = (ops.Get, ops.Stats, ops.ListJobs)
 """Those of which a broker knows no more than the document does."""
 
-LOOK_UPS: Final = (*FROM_DOCUMENT, ops.Workers, ops.History, ops.Watch, ops.Heartbeat)
-
 
 class LookUps:
     """What is told of running jobs is what this process has seen move (`watch`)."""

@@ -42,10 +42,7 @@ from objq.errors import (
     Unknown,
 )
 
-READS: Final = (
-    *(ops.Hello, ops.Heartbeat, ops.Get, ops.Stats),
-    *(ops.ListJobs, ops.Workers, ops.History, ops.Watch),
-)
+READS: Final = (ops.Hello, *ops.UNCOMMITTED)
 
 
 READ_NAMES: Final = {

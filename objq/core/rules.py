@@ -69,6 +69,11 @@ def tick(document: Document, now: int, led_ms: int) -> None:
     """
     document.uptime_ms += led_ms
     document.make_due_ready(now)
+    forget(document, now)
+
+
+def forget(document: Document, now: int) -> None:
+    """Let go of request ids that were not used for `DEDUPE_WINDOW`, as any writer may (S7)."""
     window_ms = int(document.settings.dedupe_window_s * 1000)
     document.requests.prune(document.stamp(now) - window_ms)
 

@@ -6,7 +6,7 @@ An older process takes a field that it does not know for damage, and cannot say 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -62,3 +62,7 @@ def test_no_part_of_the_file_came_or_went_without_a_new_schema() -> None:
     assert list(file)[: len(HEADER)] == HEADER
     assert set(file) - set(HEADER) == REST
     assert set(file["requests"]) == {"forgotten", "clients"}
+
+
+def test_the_lookups_are_the_operations_of_that_kind() -> None:
+    assert get_args(ops.Lookup) == ops.LOOKUPS

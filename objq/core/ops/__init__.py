@@ -108,6 +108,7 @@ __all__ = [
     "EMPTY_DICT",
     "EMPTY_LIST",
     "GROWING",
+    "LOOKUPS",
     "MAX_ATTEMPTS",
     "MAX_GRANTS",
     "MAX_ITEMS",
@@ -123,6 +124,7 @@ __all__ = [
     "REPORTS",
     "REQUESTS",
     "REQUEST_PATTERN",
+    "UNCOMMITTED",
     "AllWorkers",
     "Answer",
     "Asked",
@@ -206,6 +208,11 @@ Change = (
 
 Lookup = Get | Stats | ListJobs | Workers | History | Watch
 """Operations that are answered from memory and change nothing."""
+
+LOOKUPS: Final = (Get, Stats, ListJobs, Workers, History, Watch)
+
+UNCOMMITTED: Final = (Heartbeat, *LOOKUPS)
+"""What needs no commit (S2): a heartbeat is written down with another one, or in good time."""
 
 REPORTS: Final = (Complete, Fail, Release)
 """How the holder of a claim says that it ended. Their token is their id, so that they need no other
