@@ -82,21 +82,21 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def a_scope(query: str = "page=overview") -> dict[str, Any]:
+def a_scope(query: str = "page=overview", session: str = "key") -> dict[str, Any]:
     return {
         "type": "websocket",
         "path": "/x/",
         "headers": [],
         "query_string": query.encode(),
         "subprotocols": ["objq", "pass"],
-        "session": SimpleNamespace(session_key="key"),
+        "session": SimpleNamespace(session_key=session),
     }
 
 
 @contextlib.asynccontextmanager
-async def opened(query: str = "page=overview") -> AsyncIterator[Peer]:
+async def opened(query: str = "page=overview", session: str = "key") -> AsyncIterator[Peer]:
     others = set(consumer.Live._open)
-    async with accepted(consumer.Live.as_asgi(), a_scope(query)) as peer:
+    async with accepted(consumer.Live.as_asgi(), a_scope(query, session)) as peer:
         yield peer
     async with asyncio.timeout(TIMEOUT_S):
         while consumer.Live._open != others:  # noqa: ASYNC110  # its task ends and tells nobody
@@ -299,6 +299,16 @@ async def test_beyond_the_limit_pages_poll(world: World, monkeypatch: pytest.Mon
             assert await second.close() == 4429
     async with opened() as third:
         assert "snapshot" in await third.next()
+
+
+async def test_nobody_takes_all_places(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "MAX_OF_ONE", 1)
+    async with opened() as first:
+        await first.next()
+        async with opened() as second:
+            assert (await second.message())["closing"] == "full"
+        async with opened(session="another") as third:
+            assert "snapshot" in await third.next()
 
 
 async def test_of_those_who_arrive_only_so_many_are_looked_up(

@@ -8,7 +8,7 @@ closed `{"closing": why, "reason": …}`:
 =========  ====  ==============================================================================
 `denied`   4403  signed out, or not permitted (any more)
 `unknown`  4404  there is no such page, backend, language or time zone, or no pass (`signedin`)
-`full`     4429  more sockets than MAX_SOCKETS: poll instead
+`full`     4429  more sockets than MAX_SOCKETS, or of this session than MAX_OF_ONE: poll instead
 `failed`   4500  a fault of the site's, which its log tells: come back later
 =========  ====  ==============================================================================
 
@@ -47,6 +47,9 @@ logger = logging.getLogger("objq_dashboard")
 MAX_SOCKETS: Final = 100
 """In this process. Each costs a page built every second; who comes later polls. As many again may
 be arriving, of whom it is not known yet whether they may: of more, nothing is looked up."""
+
+MAX_OF_ONE: Final = 25
+"""Of one session, so that nobody takes all the places."""
 
 MAX_UNREAD: Final = 2
 UNREAD_FOR_S: Final = 60.0
@@ -153,7 +156,8 @@ class Live(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no typ
             async with asyncio.timeout(CHECK_TIMEOUT_S):
                 await self._check()
                 look = await in_thread(CHECKERS, subscription.parse, self.scope["query_string"])
-            if len(self._open) >= MAX_SOCKETS:
+            of_one = sum(other._session_key == self._session_key for other in self._open)
+            if len(self._open) >= MAX_SOCKETS or of_one >= MAX_OF_ONE:
                 raise Closing("full")
             self._arriving.discard(self)
             self._open.add(self)
