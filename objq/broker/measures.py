@@ -80,7 +80,7 @@ class Measures:
         self.batched = 0
         """Requests that commits were made for."""
         self.dropped: Counter[str] = Counter()
-        """Records that retention has dropped, by the list that they stood in."""
+        """What retention and `MAX_QUEUES` have dropped, by the list that it stood in."""
 
     def committed(self, took_s: float, size_bytes: int) -> None:
         """Note a confirmed write."""

@@ -43,6 +43,7 @@ def _note_dropped(measures: Measures, document: Document) -> None:
             measures.dropped[where] += count
             document.dropped[where] = 0
             logger.info(
-                "%d records of %s were dropped, as retention says.", count, where,
+                "%d of %s were dropped, as %s says.", count, where,
+                "MAX_QUEUES" if where == "queues" else "retention",
                 extra={"event": "records_dropped"},
             )  # fmt: skip

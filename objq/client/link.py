@@ -240,9 +240,10 @@ class Link:
                 self._watch[1].put(answer)
             return
         waiting = self._waiting.get(number)
-        if waiting is None and isinstance(answer, ObjqError):
-            self._watch_ended(number, answer)
         if waiting is None or waiting.future.done():
+            # The snapshot may just have come, and its caller not run yet.
+            if isinstance(answer, ObjqError):
+                self._watch_ended(number, answer)
             return
         if isinstance(answer, ObjqError):
             waiting.future.set_exception(answer)

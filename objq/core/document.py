@@ -117,7 +117,7 @@ class Document:
         self.ended: dict[str, Job] = {}
         self.counts: dict[str, dict[str, int]] = {}
         self.bytes: dict[str, int] = dict.fromkeys(PLACES, 0)
-        self.dropped: dict[str, int] = {"finished": 0, "dead": 0}
+        self.dropped: dict[str, int] = {"finished": 0, "dead": 0, "queues": 0}
         self.ready: dict[str, Ready] = {}
         self.touched: dict[str, None] | None = None
         """The ids of jobs that came, went or changed, while somebody watches; else None."""
@@ -310,6 +310,18 @@ class Document:
         gone = before - len(kept)
         self.dropped[where] += gone
         return gone
+
+    def is_idle(self, queue: str) -> bool:
+        """Tell whether there is nothing to know of a queue but its totals."""
+        return queue not in self.queues and not any(self.counts.get(queue, {}).values())
+
+    def forget_queue(self, queue: str) -> None:
+        """Forget the name of an idle queue, with its totals."""
+        del self.totals[queue]
+        self.counts.pop(queue, None)
+        self.ready.pop(queue, None)
+        self.dropped["queues"] += 1
+        self.dirty = True
 
     def totals_of(self, queue: str) -> Totals:
         return self.totals.setdefault(queue, Totals())

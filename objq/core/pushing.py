@@ -87,7 +87,17 @@ def check_room(document: Document, queue: str, size_bytes: int) -> None:
 
 
 def check_queue(document: Document, queue: str) -> None:
-    """Raise QueueFull if the queue would be one more than `MAX_QUEUES`."""
-    known = document.totals.keys() | document.queues.keys()
-    if queue not in known and len(known) >= document.settings.max_queues:
-        raise QueueFull(f"There are {len(known)} queues already (MAX_QUEUES).")
+    """Make sure that the queue is not one more than `MAX_QUEUES`.
+
+    Names without a job are forgotten for it, with their totals, those that came first. Raises
+    QueueFull where each has jobs or is paused.
+    """
+    while queue not in (known := document.totals.keys() | document.queues.keys()):
+        if len(known) < document.settings.max_queues:
+            return
+        idle = next((name for name in document.totals if document.is_idle(name)), None)
+        if idle is None:
+            raise QueueFull(
+                f"There are {len(known)} queues already (MAX_QUEUES), each with jobs or paused."
+            )
+        document.forget_queue(idle)

@@ -91,9 +91,11 @@ class Metrics(Collector):
         yield _counter("objq_take_overs", "Times that this process took over.", measures.take_overs)
         yield _counter("objq_claims_expired", "Claims whose holders fell silent.", measures.expired)
         dropped = CounterMetricFamily(
-            "objq_dropped_records", "Records that retention has dropped.", labels=["list"]
+            "objq_dropped_records",
+            "Records and names of queues that were dropped.",
+            labels=["list"],
         )
-        for where in ("dead", "finished"):
+        for where in ("dead", "finished", "queues"):
             dropped.add_metric([where], measures.dropped[where])
         yield dropped
 

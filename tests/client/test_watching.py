@@ -198,6 +198,29 @@ async def test_a_watch_that_the_broker_ends_begins_anew_there_or_where_the_docum
 
 
 @virtual
+async def test_a_watch_that_ends_with_its_first_words_begins_anew() -> None:
+    """Snapshot, delta and end in one frame: by the end its caller has not seen the snapshot."""
+    world = World()
+    watched = Watched(world.broker().lead(), statistics(5))
+    begin = watched._answer
+
+    def end_at_once(socket: Socket, number: int, op: ops.Op) -> ops.Answer | ObjqError | None:
+        answer = begin(socket, number, op)
+        if isinstance(op, ops.Watch) and watched.asked == 1:
+            assert isinstance(answer, ops.Statistics)
+            socket.reply(number, answer)
+            watched.tell(delta(6))
+            watched.end(Unavailable("no store"))
+            watched.answers = [statistics(7)]
+            return None
+        return answer
+
+    watched.broker.handler = end_at_once
+    async with a_watch(world) as watch:
+        assert seqs(await take(watch, 4)) == [5, (5, 6), None, 7]
+
+
+@virtual
 async def test_it_follows_to_another_broker() -> None:
     world = World()
     first = world.broker("broker-1").lead()

@@ -464,3 +464,25 @@ def test_a_job_that_has_left_does_not_count_as_ready() -> None:
     world.operate(ops.Cancel, "gone", "ready")
     world.operate(ops.Cancel, "head", "ready")
     assert queue_stats(world.document)["default"].oldest_ready_at == world.now
+
+
+def test_a_new_queue_takes_the_place_of_one_without_jobs() -> None:
+    world = World(max_queues=3)
+    world.push("a", queue="first")
+    world.push("b", queue="second")
+    world.push("c", queue="third")
+    world.operate(ops.Cancel, "a", "ready")
+    world.operate(ops.Cancel, "b", "ready")
+    (full,) = world.push("d", queue="fourth").items  # what has finished is still told of
+    assert full.error.code == "queue_full"
+    world.operate(ops.Delete, "b", "cancelled")
+    assert world.push("d", queue="fourth").items[0].state == "ready"
+    assert list(queue_stats(world.document)) == ["first", "fourth", "third"]
+    world.operate(ops.Delete, "a", "cancelled")
+    world.apply(ops.Pause(request=world.request(), queue="first"))
+    assert world.push("e", queue="fifth").items[0].error.code == "queue_full"
+    world.reload()
+    assert list(queue_stats(world.document)) == ["first", "fourth", "third"]
+    world.apply(ops.Resume(request=world.request(), queue="first"))
+    world.push("e", queue="fifth")
+    assert list(queue_stats(world.document)) == ["fifth", "fourth", "third"]

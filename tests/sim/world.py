@@ -20,6 +20,8 @@ from msgspec import Raw
 from objq.core import ops
 from objq.core.codec import decode
 from objq.core.document import Document
+from objq.core.job import Job
+from objq.errors import Corrupt
 from objq.options import Options
 from objq.store.base import Tag
 from tests.sim import faults
@@ -353,20 +355,24 @@ class World:
         return True
 
     def _is_full_for_good(self) -> bool:
-        """Tell whether the queue is full of what only a broker can end, so that no push fits."""
+        """Tell whether the queue is full of what nobody ends by itself, so that no push fits."""
         left = self._jobs_left()
-        return len(left) >= self.options.max_jobs and all(map(self._needs_broker, left))
+        return len(left) >= self.options.max_jobs and all(
+            self._needs_broker(job) or self._is_far_off(job) for job in left
+        )
+
+    def _is_far_off(self, job: ops.JobView | Job) -> bool:
+        """Tell whether a job is to run in an hour, by a wrong clock: it is not waited for."""
+        soon_ms = self._leaders_wall_ms() + 60_000
+        return job.state == "scheduled" and (job.run_after or 0) > soon_ms
 
     def _all_done(self) -> bool:
         """Tell whether nothing waits or runs, and the last push was answered."""
         document = self.document()
         if document is None or not self.has_pushed:
             return False
-        # A job that a client with a wrong clock wants to run in an hour is not waited for.
-        soon_ms = self._leaders_wall_ms() + 60_000
         return all(
-            (job.state == "scheduled" and (job.run_after or 0) > soon_ms)
-            or (job.state == "running" and self._needs_broker(job.view()))
+            self._is_far_off(job) or (job.state == "running" and self._needs_broker(job.view()))
             for job in document.jobs.values()
         )
 
@@ -406,7 +412,10 @@ class World:
 def _summary(version: Any) -> str:
     if version.data is None:
         return ""
-    document = decode(version.data)
+    try:
+        document = decode(version.data)
+    except Corrupt:
+        return " (which is no document)"
     jobs = ", ".join(
         f"{job.id[-4:]} {job.state}" + (f" {job.claim.token}" if job.claim else "")
         for job in (*document.jobs.values(), *list(document.finished.values())[-3:])
