@@ -194,6 +194,9 @@ class SimStore:
         if self.fails(self.weather.stale):
             horizon = self._now() - STALEST_S
             past = [version for version in self.log[-4:-1] if version.at >= horizon]
+            # Whoever was told of a document that another has replaced would have to be ended again.
+            here = self.log[-1].mark if self.log else None
+            past = [v for v in past if not (v.mark and here and v.mark.document != here.document)]
             if past:
                 old = self.rng.choice(past)
                 content = Content(old.data, old.tag) if old.data is not None else None
