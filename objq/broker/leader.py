@@ -153,7 +153,8 @@ class Leader:
         """Answer what waits if nothing can be answered now; to be called every now and then."""
         refusal = self.refusal()
         if refusal is not None:
-            self._refuse_all(refusal)
+            # What is being written may be in the version that another has built upon (S4).
+            self._refuse_all(None if self.ended else refusal)
             self._watchers.refuse(refusal)
         self._history.tick()
         self._lookups.tidy()

@@ -22,7 +22,7 @@ from objq.broker.stats import CommitStats
 from objq.clock import Clock
 from objq.core.codec import check_successor, check_writable, decode, decode_head
 from objq.core.document import Document, Header
-from objq.errors import DocumentError, ForeignDocument, NoDocument, Vanished, WentBack
+from objq.errors import DocumentError, ForeignDocument, NoDocument, Vanished
 from objq.ids import Ids
 from objq.store.base import (
     ABSENT,
@@ -96,21 +96,18 @@ class Reader:
         """
         refusals = 0
         while True:
-            known = self.also_seen()
-            content, started = await self._get(unless)
+            content, started, known = await self._get(unless)
             try:
                 if content is NOT_MODIFIED or (content is not None and content.tag == unless):
                     assert self.seen is not None
                     assert unless is not None
-                    self._check(self.seen)  # it may be an old version, put back unchanged
+                    self._check(self.seen, known)  # it may be an old version, put back unchanged
                     found = Found(unless, self.seen, None, started)
                 else:
-                    found = self._judge(content, ours, started)
+                    found = self._judge(content, ours, started, known)
             except NoDocument:
                 raise
             except DocumentError as error:
-                if isinstance(error, WentBack) and seq_of(self.also_seen()) > seq_of(known):
-                    continue  # it was read before the newer version was there, perhaps
                 refusals += 1
                 if refusals >= READS_BEFORE_TROUBLE:
                     self._begin_trouble(error)
@@ -128,6 +125,7 @@ class Reader:
         """
         self.check_open()
         self.stats.reads += 1
+        known = self.also_seen()
         content = await self.store.read_head()
         self.reached()
         try:
@@ -135,7 +133,7 @@ class Reader:
                 self._refuse_absence()
                 return None
             header = decode_head(content.data)
-            self._check(header)
+            self._check(header, known)
         except DocumentError as error:
             self._refused_heads += 1
             if self._refused_heads >= READS_BEFORE_TROUBLE:
@@ -202,12 +200,14 @@ class Reader:
 
     async def _get(
         self, unless: Tag | None
-    ) -> tuple[Content | Literal[Sentinel.NOT_MODIFIED] | None, float]:
-        """Return what the store answers, and when the attempt that it answered began."""
+    ) -> tuple[Content | Literal[Sentinel.NOT_MODIFIED] | None, float, Header | None]:
+        """Return what the store answers, when the attempt that it answered began, and what was
+        known then in another way: what comes to be known meanwhile may be newer than the answer.
+        """
         while True:
             self.check_open()
             self.stats.reads += 1
-            started = self._clock.monotonic()
+            started, known = self._clock.monotonic(), self.also_seen()
             try:
                 content = await self.store.read(unless)
             except StoreError as error:
@@ -215,20 +215,22 @@ class Reader:
             else:
                 assert content is not ABSENT
                 self.reached()
-                return content, started
+                return content, started, known
 
-    def _judge(self, content: Content | None, ours: bytes, started: float) -> Found:
+    def _judge(
+        self, content: Content | None, ours: bytes, started: float, known: Header | None
+    ) -> Found:
         if content is None:
             self._refuse_absence()
             raise NoDocument.at(self.store.name)
         header = decode_head(content.data)
-        self._check(header)
+        self._check(header, known)
         document = None if content.data == ours else decode(content.data)
         return Found(content.tag, header, document, started)
 
-    def _check(self, header: Header) -> None:
+    def _check(self, header: Header, known: Header | None) -> None:
         check_writable(header)
-        for seen in (self.seen, self.also_seen()):
+        for seen in (self.seen, known):
             if seen is not None:
                 check_successor(seen, header)
 
@@ -266,7 +268,3 @@ class Reader:
             )
         self.trouble = None
         self._kind_of_trouble = None
-
-
-def seq_of(header: Header | None) -> int:
-    return -1 if header is None else header.seq

@@ -29,7 +29,7 @@ from objq.core.document import Document
 from objq.core.ending import expire
 from objq.core.rules import apply, forget, tick
 from objq.core.silence import SilenceWatch
-from objq.errors import NotBroker, ObjqError, Rejected
+from objq.errors import NotBroker, ObjqError, Rejected, Unknown
 
 logger = logging.getLogger("objq.client")
 
@@ -142,6 +142,10 @@ class Alone:
             self._apply(entry, document, now)
             return
         entry.changed = False
+        if entry.written:  # that version may lie beneath this one (S12)
+            message = "Whether this was applied is not known: a broker has taken over meanwhile."
+            entry.outcome = Unknown(message, ids=ops.ids_of(entry.op))
+            return
         entry.outcome = NotBroker(f"queue.json names the broker at {broker.url}.", url=broker.url)
 
     def _apply(self, entry: Entry, document: Document, now: int) -> None:

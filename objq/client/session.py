@@ -110,7 +110,7 @@ class Session:
                 known=known,
             )
         elif options.direct_fallback:
-            self._direct = DirectLink(store, clock, ids, known=known)
+            self._direct = DirectLink(store, clock, ids, on_seen=self._horizon.saw, known=known)
         self._tickets: set[Ticket] = set()
         """Of the calls that are under way."""
         self._unanswered_at = float("-inf")
@@ -185,10 +185,10 @@ class Session:
         versions = self._direct.versions if self._direct is not None and met else None
         if versions is not None and versions.trouble is not None:
             return DocumentError(versions.trouble)
-        if versions is None or not self._alone:
-            return self._dialer.why
-        if versions.failure is not None:
+        if versions is not None and versions.failure is not None:
             return Unavailable(versions.failure)
+        if versions is None or not self._alone or isinstance(op, AT_ANY_TIME):
+            return self._dialer.why
         return in_the_way(versions.seen, self._dialer.why)
 
     # --- the two ways ----------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class Session:
             except ObjqError as error:
                 raise ticket.barred(error) from error
             try:
-                await self._identify(ticket)
+                await self._identify(ticket, self._direct if self._alone else None)
             except (Unavailable, DocumentError) as error:
                 await self._dialer.trouble(error)
                 continue
@@ -244,7 +244,7 @@ class Session:
     async def _directly(self, ticket: Ticket, direct: DirectLink) -> ops.Answer:
         while True:
             try:
-                await self._identify(ticket)
+                await self._identify(ticket, direct)
             except DocumentError as error:
                 raise ticket.barred(error) from error
             except Unavailable as error:
@@ -298,16 +298,18 @@ class Session:
 
     # --- ids -------------------------------------------------------------------------------------
 
-    async def _identify(self, ticket: Ticket) -> None:
-        """Give the request its id, unless it has one. Raises what `Discovery.find` raises."""
+    async def _identify(self, ticket: Ticket, direct: DirectLink | None) -> None:
+        """Give the request its id, unless it has one: from a seq that is looked up directly, or
+        where the broker is looked up. Raises what `Discovery.find` raises.
+        """
         while ticket.needs_id():
             if self._request_ids.is_fresh():
                 ticket.give_id(self._request_ids.draw())
                 return
-            if self._alone and self._direct is not None:
+            if direct is not None:
                 # Which tells the horizon the seq. Ids are for what changes something.
                 try:
-                    await self._direct.call(LOOK, lambda: None, changes=True)
+                    await direct.call(LOOK, lambda: None, changes=True)
                 except LinkLost as error:
                     raise Unavailable(str(error)) from error
                 continue

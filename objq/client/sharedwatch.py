@@ -32,6 +32,7 @@ class _Pulled:
         self._session: Session | None = None
         self._watching: Watching | None = None
         self._next: Next | None = None
+        self._closed = False
         self._pid = os.getpid()
 
     def ask(self) -> Next:
@@ -50,13 +51,17 @@ class _Pulled:
         self._next = None
 
     def close(self) -> concurrent.futures.Future[None]:
-        self._next = None
+        self._closed, self._next = True, None
         return shared.run(self._alias, self._close)
 
     async def _pull(self, session: Session) -> Event | None:
         if session is not self._session or self._watching is None:
             self._session, self._watching = session, session.watch()
-        return await anext(self._watching, None)
+        event = await anext(self._watching, None)
+        if event is None and not self._closed:  # it ended with its session
+            self._watching = None
+            return CLOSED
+        return event
 
     async def _close(self, session: Session) -> None:
         if self._watching is not None and session is self._session:

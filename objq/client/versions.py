@@ -113,7 +113,7 @@ class Versions:
         if self._committer.reader.closed:
             self._committer = self._new_committer(self._committer.seen)
         if may_write:
-            await self._committer.reader.sleep(self._turn_at - self._clock.monotonic())
+            await self._await_turn()
         follows = self._clock.monotonic() - self._ended_at <= FOLLOWS_S
         if not (follows and self._in_step and self._committer.document is not None):
             await self._refresh()
@@ -136,6 +136,15 @@ class Versions:
     def stop(self) -> None:
         """End a transaction under way with Closed. A write under way is waited for."""
         self._committer.close()
+
+    async def _await_turn(self) -> None:
+        """Wait, and look meanwhile often enough to see silent holders by (design §1)."""
+        while (wait_s := self._turn_at - self._clock.monotonic()) > 0:
+            document = self._committer.document
+            most_s = wait_s if document is None else document.settings.reads_apart_s / 2
+            await self._committer.reader.sleep(min(wait_s, most_s))
+            if wait_s > most_s:
+                await self._committer.refresh()
 
     def _leave_room(self, document: Document) -> None:
         """Let others have their turn before the next write, if there are any.

@@ -34,7 +34,7 @@ def take(document: Document, op: ops.TakeClaim, context: Context) -> ops.Granted
         jobs = sorted(held.values(), key=lambda job: (-job.priority, job.order))
         return ops.Granted(jobs=tuple(_granted(job) for job in jobs))
     remembered = parse_request(op.claim) is not None
-    if remembered and document.find_request(op.claim):
+    if remembered and document.find_claim(op.claim):
         return ops.Granted()
     grants: list[ops.Grant] = []
     size_bytes = 0

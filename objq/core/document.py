@@ -27,6 +27,9 @@ CLAIM_RESERVE_BYTES: Final = 256
 KEPT_SHARE: Final = 8
 """`finished` and `dead` may each fill one part in this many of `MAX_BYTES`."""
 
+REQUESTS_SHARE: Final = 16
+"""What is remembered of requests may fill one part in this many of `MAX_BYTES`."""
+
 UNBURNT_HISTORY: Final = 8
 """Ended claims kept in a job's history beyond its `max_attempts`."""
 
@@ -168,9 +171,21 @@ class Document:
     def find_request(self, request: str) -> Remembered | None:
         """Return what is remembered of a request that was applied; None if it was not (S7).
 
-        Raises Invalid, ExpiredId and Overloaded, as `RequestMemory.find` does.
+        Raises Invalid and ExpiredId, as `RequestMemory.find` does, and Overloaded if one more could
+        not be remembered.
         """
-        return self.requests.find(request, self.seq, self.settings.max_clients)
+        kept = self.requests.find(request, self.seq)
+        if kept is None:
+            most_bytes = self.settings.max_bytes // REQUESTS_SHARE
+            self.requests.check_room(request, self.settings.max_clients, most_bytes)
+        return kept
+
+    def find_claim(self, claim: str) -> Remembered | None:
+        """Return what is remembered of a claim that was granted something, as `find_request` does.
+
+        There is always room for it, since it is remembered only with the jobs that it got (S13).
+        """
+        return self.requests.find(claim, self.seq)
 
     def views(self, ids: Iterable[str]) -> tuple[JobView | None, ...]:
         """Return each job as it is now, or None where there is no such job."""
@@ -226,8 +241,9 @@ class Document:
         return self.bytes["jobs"] + len(self.jobs) * CLAIM_RESERVE_BYTES
 
     def room_bytes(self) -> int:
-        """Return how many bytes of jobs the document may hold: what the kept records leave over."""
-        return self.settings.max_bytes - 2 * (self.settings.max_bytes // KEPT_SHARE)
+        """Return how many bytes of jobs the document may hold: what is kept besides is left out."""
+        most = self.settings.max_bytes
+        return most - 2 * (most // KEPT_SHARE) - most // REQUESTS_SHARE
 
     # --- changing -------------------------------------------------------------------------------
 

@@ -56,17 +56,16 @@ def once(
         before = refused_items(kept, op.request)
         return ops.Outcomes(
             items=tuple(
-                _as_before(document, job_id, before.get(str(at)))
-                for at, (job_id, _) in enumerate(items)
+                _as_before(document, job_id, before.get(at)) for at, (job_id, _) in enumerate(items)
             )
         )
     outcomes: list[ItemOutcome] = []
-    refused: dict[str, str] = {}
+    refused: dict[int, str] = {}
     for at, (job_id, step) in enumerate(items):
         try:
             outcomes.append(ItemOutcome(id=job_id, state=step()))
         except Rejected as error:
-            refused[str(at)] = error.code
+            refused[at] = error.code
             outcomes.append(ItemOutcome(id=job_id, error=problem_of(error)))
     # A request of which nothing was applied is recorded only if an earlier copy of it may still be
     # under way (`repeat`): then the refusal holds for that copy too, and is final (S12).

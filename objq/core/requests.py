@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from objq.core.ops import REQUEST_PATTERN
@@ -21,6 +23,9 @@ from objq.errors import ExpiredId, Invalid, Overloaded
 MAX_RANGES: Final = 1000
 """Ranges kept for one prefix; a client whose requests leave more gaps has to draw a new prefix."""
 
+RETRY_AFTER_S: Final = 5.0
+
+_encode: Final = msgspec.json.Encoder().encode
 _BEYOND: Final = 1 << 64
 _REQUEST_ID: Final = re.compile(REQUEST_PATTERN)
 
@@ -32,7 +37,7 @@ class RequestKey(NamedTuple):
 
 
 class Remembered(Struct, omit_defaults=True):
-    """One prefix. `refused`: for a number, the items that were refused and with which code."""
+    """One prefix. `refused`: for a number, the items that were refused ("3", or "3-9") and why."""
 
     used_at: int
     done: list[tuple[int, int]]
@@ -59,13 +64,14 @@ class RequestMemory:
     def __init__(self, forgotten: int, clients: dict[str, Remembered]) -> None:
         self.forgotten = forgotten
         self.clients = dict(sorted(clients.items(), key=lambda item: item[1].used_at))
+        self.size_bytes = sum(map(_size_of, self.clients, self.clients.values()))
 
-    def find(self, request: str, seq: int, max_clients: int) -> Remembered | None:
+    def find(self, request: str, seq: int) -> Remembered | None:
         """Return what is kept of the request's prefix if this very number was applied.
 
         `seq`: the document's own. A prefix with a higher one cannot have been drawn from it, and
-        would, once dropped, make it refuse everybody. Raises Invalid (no request id), ExpiredId
-        (not of the time that is remembered) and Overloaded (no room for another prefix).
+        would, once dropped, make it refuse everybody. Raises Invalid (no request id) and ExpiredId
+        (not of the time that is remembered).
         """
         key = parse_request(request)
         if key is None:
@@ -84,11 +90,6 @@ class RequestMemory:
                     f"Request id {request} was drawn from a seq that this document has not reached "
                     f"(it is at {seq}): draw a new prefix from the current seq."
                 )
-            if len(self.clients) >= max_clients:
-                raise Overloaded(
-                    f"{max_clients} clients are remembered already (MAX_CLIENTS).",
-                    retry_after_s=5.0,
-                )
             return None
         if _contains(kept.done, key.number):
             return kept
@@ -96,16 +97,42 @@ class RequestMemory:
             raise ExpiredId(f"Prefix {key.prefix} has left too many gaps; draw a new one.")
         return None
 
-    def record(self, request: str, stamp: int, refused: dict[str, str] | None = None) -> None:
+    def check_room(self, request: str, max_clients: int, max_bytes: int) -> None:
+        """Raise Overloaded unless a request that was not found can be remembered.
+
+        One that only continues a range takes no room.
+        """
+        key = parse_request(request)
+        assert key is not None  # find() was asked first
+        kept = self.clients.get(key.prefix)
+        if kept is None and len(self.clients) >= max_clients:
+            raise Overloaded(
+                f"{max_clients} clients are remembered already (MAX_CLIENTS).",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        continues = kept is not None and bool(kept.done) and kept.done[-1][1] == key.number - 1
+        if self.size_bytes >= max_bytes and not continues:
+            raise Overloaded(
+                f"What has to be remembered of requests takes {self.size_bytes} bytes already; "
+                "a part of MAX_BYTES is set aside for it.",
+                retry_after_s=RETRY_AFTER_S,
+            )
+
+    def record(self, request: str, stamp: int, refused: Mapping[int, str] | None = None) -> None:
         """Remember that the request was applied (or, with `refused`, which items were not)."""
         key = parse_request(request)
         assert key is not None  # find() was asked first
-        kept = self.clients.pop(key.prefix, None) or Remembered(stamp, [])
+        kept = self.clients.pop(key.prefix, None)
+        if kept is None:
+            kept = Remembered(stamp, [])
+        else:
+            self.size_bytes -= _size_of(key.prefix, kept)
         kept.used_at = stamp
         _add(kept.done, key.number)
         if refused:
-            kept.refused[str(key.number)] = refused
+            kept.refused[str(key.number)] = _in_runs(refused)
         self.clients[key.prefix] = kept  # to the end: most recently used
+        self.size_bytes += _size_of(key.prefix, kept)
 
     def prune(self, unused_since: int) -> None:
         """Forget prefixes last used before `unused_since`, by the file's own times."""
@@ -113,14 +140,40 @@ class RequestMemory:
             prefix = next(iter(self.clients))
             if self.clients[prefix].used_at >= unused_since:
                 return
-            del self.clients[prefix]
+            self.size_bytes -= _size_of(prefix, self.clients.pop(prefix))
             self.forgotten = max(self.forgotten, seq_of(prefix))
 
 
-def refused_items(kept: Remembered, request: str) -> dict[str, str]:
+def refused_items(kept: Remembered, request: str) -> dict[int, str]:
     """Return the refused items (index → error code) of a request that was applied."""
     key = parse_request(request)
-    return kept.refused.get(str(key.number), {}) if key else {}
+    items: dict[int, str] = {}
+    for run, code in (kept.refused.get(str(key.number), {}) if key else {}).items():
+        first, _, last = run.partition("-")
+        items |= dict.fromkeys(range(int(first), int(last or first) + 1), code)
+    return items
+
+
+def _in_runs(refused: Mapping[int, str]) -> dict[str, str]:
+    """Return refused items with those together that follow each other and have the same code."""
+    runs: dict[str, str] = {}
+    first = last = -1
+    for at in sorted(refused):
+        if last >= 0 and at == last + 1 and refused[at] == refused[last]:
+            del runs[_run(first, last)]
+        else:
+            first = at
+        last = at
+        runs[_run(first, last)] = refused[at]
+    return runs
+
+
+def _run(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _size_of(prefix: str, kept: Remembered) -> int:
+    return len(prefix) + len(_encode(kept))
 
 
 def _contains(ranges: list[tuple[int, int]], number: int) -> bool:

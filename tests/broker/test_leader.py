@@ -14,9 +14,11 @@ from objq.broker import batch as batch_module
 from objq.broker import inbox
 from objq.broker.broker import Broker
 from objq.core import ops, rules
+from objq.core.codec import seal
 from objq.core.document import Document
+from objq.core.leading import take_over
 from objq.store import base
-from tests.broker.fakestore import FakeStore, Link
+from tests.broker.fakestore import FakeStore, Link, Meets
 from tests.broker.world import (
     T_S,
     TTL_S,
@@ -616,6 +618,26 @@ async def test_stopping_gives_up_at_the_end_of_its_grace() -> None:
         with pytest.raises(errors.Unknown):
             await pushed
         assert not await broker.stop()
+
+
+@virtual
+@pytest.mark.parametrize("moment_s", [0.1, 0.4, 0.7, 1.0])
+async def test_what_was_being_written_when_another_took_over_is_unknown(moment_s: float) -> None:
+    """Also where the store's pace keeps the deposed one from trying again for a while (S4)."""
+    async with world(FakeStore(latency_s=0.1, pace_s=1.0)) as made:
+        broker = await made.lead()
+        await asyncio.sleep(3 + moment_s)
+        made.store.plan = [Meets.LOST_REPLY]
+        push = made.push()
+        pushed = broker.submit(push)
+        await made.store.next_write()
+        other = made.document()
+        info = ops.BrokerInfo(id="other", url="ws://10.0.0.2:1/", since=1, version="0")
+        take_over(other, info, other.settings)
+        made.store.put(seal(other, made.ids.token(), made.clock.wall_ms(), leading=True))
+        with pytest.raises(errors.Unknown):
+            await pushed
+        assert push.jobs[0].id in made.document().jobs
 
 
 @virtual

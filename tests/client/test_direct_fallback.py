@@ -11,7 +11,11 @@ from unittest import mock
 import pytest
 from django.core.files.storage import FileSystemStorage, InMemoryStorage
 
+from objq import wire
+from objq.broker.election import Reach
+from objq.broker.probe_http import Readiness
 from objq.broker.reading import READS_BEFORE_TROUBLE
+from objq.client.client import Client
 from objq.client.direct import DirectLink
 from objq.client.session import LEAST_PAUSE_S
 from objq.clock import SYSTEM_CLOCK
@@ -433,6 +437,98 @@ async def test_an_old_version_that_was_put_back_is_not_written_upon() -> None:
     with pytest.raises(DocumentError, match="went back"):
         await client.push([world.job(3)])
     assert "write" not in world.store.calls
+
+
+@virtual
+@pytest.mark.parametrize("kind", ["delete", "pause", "claim"])
+async def test_what_was_written_when_a_broker_took_over_is_never_said_to_be_unsent(
+    kind: str,
+) -> None:
+    """The reply to the write was lost, and the broker that leads now cannot be reached (S12)."""
+    world = World()
+    client = world.client(mode="direct")
+    await client.push([world.job()])
+    write = world.store.write
+
+    async def lose_the_reply(data: bytes, expect: Tag | Sentinel) -> Tag:
+        world.store.write = write  # type: ignore[method-assign]
+        await write(data, expect)
+        world.silent.add(world.broker().lead().url)
+        raise Ambiguous("the reply was lost")
+
+    world.store.write = lose_the_reply  # type: ignore[method-assign]
+    calls = {
+        "delete": client.delete(["job-1"], "ready"),
+        "pause": client.pause("default"),
+        "claim": client.claim(claim="mine"),
+    }
+    calling = calls.pop(kind)
+    for other in calls.values():
+        other.close()
+    with pytest.raises(Unknown):
+        await calling
+    document = world.store.document()
+    assert (not document.jobs, bool(document.queues), bool(document.claims)) == (
+        kind == "delete",
+        kind == "pause",
+        kind == "claim",
+    )
+
+
+@virtual
+async def test_a_direct_process_can_read_also_while_deltas_overtake_every_read() -> None:
+    world = World()
+    broker = world.broker().lead()
+    session = world.session(mode="direct")
+    watches: list[tuple[Socket, int]] = []
+
+    def note(socket: Socket, number: int, op: ops.Op) -> ops.Answer | ObjqError | None:
+        if isinstance(op, ops.Watch):
+            watches.append((socket, number))
+        return broker.answer(op)
+
+    broker.handler = note
+    watch = session.watch()
+    await anext(watch)
+
+    async def commit(name: str) -> None:
+        """Let the broker commit and tell of it while the store answers."""
+        before = world.store.document().seq
+        seq = world.commit(lambda document: None).seq
+        body = wire.encode_delta_body(ops.Delta(after=before, seq=seq, epoch=1, at=1))
+        ((socket, number),) = watches
+        socket._to_client.put_nowait(wire.encode_delta(number, body).decode())
+        await anext(watch)
+
+    read = world.store.read
+
+    async def read_slowly(unless: Tag | None = None) -> Content | Sentinel | None:
+        found = await read(unless)
+        await commit("while it is on its way")
+        return found
+
+    world.store.read = read_slowly  # type: ignore[method-assign]
+    (found,) = (await Client(session).get(["no-such-job"])).jobs
+    assert found is None
+    assert world.store.calls.count("read") == 1
+
+
+def test_a_push_falls_back_also_where_the_broker_is_known_by_its_address_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def ask(url: str) -> Readiness:
+        return Readiness(Reach.REFUSED, {})
+
+    monkeypatch.setattr("objq.client.headers.ask_readiness", ask)
+
+    @virtual
+    async def check() -> None:
+        world = World()
+        client = world.client(broker_url="ws://broker-1/objq/v1/")
+        assert (await client.push([world.job()])).items[0].state == "ready"
+        assert world.jobs() == ["job-1"]
+
+    check()
 
 
 @virtual

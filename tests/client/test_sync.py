@@ -172,6 +172,16 @@ def test_a_watch_outlives_the_client_under_it(broker: LocalBroker) -> None:
         assert isinstance(watch.next(), ops.Statistics)
 
 
+def test_a_watch_outlives_its_client_also_where_no_broker_leads(storage: None) -> None:
+    with objq.connect().watch() as watch, ThreadPoolExecutor(1) as pool:
+        assert isinstance(watch.next(), Disconnected)
+        assert watch.next(timeout_s=0.01) is None
+        waiting = pool.submit(watch.next)
+        shared.reset()
+        assert isinstance(waiting.result(), Disconnected)
+        assert isinstance(watch.next(), Disconnected), "and begins anew"
+
+
 async def test_a_watch_on_another_loop_outlives_the_client_under_it(broker: LocalBroker) -> None:
     watch = (await objq.aconnect()).watch()
     assert isinstance(await anext(watch), ops.Statistics)

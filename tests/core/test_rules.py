@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import msgspec
 import pytest
 from msgspec import Raw
@@ -486,3 +488,40 @@ def test_a_new_queue_takes_the_place_of_one_without_jobs() -> None:
     world.apply(ops.Resume(request=world.request(), queue="first"))
     world.push("e", queue="fifth")
     assert list(queue_stats(world.document)) == ["fifth", "fourth", "third"]
+
+
+def test_refusals_that_are_remembered_are_bounded_in_bytes() -> None:
+    """A repeat that is refused is written down (S12): that must not make a full document larger."""
+    world = World(max_bytes=1 << 20, max_jobs=1)
+    world.push("only")
+    most = 10_000
+    ids = [f"job-{number}" for number in range(most)]
+    refused = world.push(*ids, request="1-a:1", repeat=True).items
+    assert {item.error.code for item in refused} == {"queue_full"}
+    assert len(world.reload()) < 100_000, "those that follow each other are kept as one"
+    again = world.push(*ids, request="1-a:1", repeat=True).items
+    assert {(item.error.code, item.error.final) for item in again} == {("queue_full", True)}
+    # Those that alternate are not, so that at some time no more is remembered.
+    large = [ops.NewJob(id="only", task="another"), ops.NewJob(id="new", task="t")] * (most // 2)
+    repeats = (
+        ops.Push(request=f"1-b:{n}", jobs=tuple(large), repeat=True) for n in range(2, 20, 2)
+    )
+    with pytest.raises(Overloaded, match="MAX_BYTES"):
+        deque(map(world.apply, repeats))
+    size_bytes = world.document.requests.size_bytes
+    world.reload()
+    assert world.document.requests.size_bytes == size_bytes
+    assert world.claim("1-w:1"), "a claim always fits (S13)"
+
+
+def test_a_claim_finds_room_also_where_no_further_client_is_remembered() -> None:
+    world = World(max_clients=1)
+    world.push("a", "b", request="1-a:1")
+    with pytest.raises(Overloaded):
+        world.push("c", request="1-b:1")
+    (grant,) = world.claim("1-w:1")
+    assert grant.id == "a"
+    assert [each.id for each in world.claim("1-w:1")] == ["a"], "the same claim, repeated"
+    world.complete(grant.token)
+    assert not world.claim("1-w:1"), "and remembered"
+    assert [each.id for each in world.claim("1-w:2")] == ["b"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from objq.client.client import Client
 from objq.client.known import Known
 from objq.client.versions import Versions
 from objq.core.codec import seal
@@ -16,6 +17,7 @@ from objq.core.ops import DocumentSettings
 from objq.ids import Ids
 from objq.store.base import Expect, Tag
 from tests.broker.fakestore import FakeStore
+from tests.client.fakes import World
 from tests.virtual import VirtualClock, virtual
 
 T_S = 6.0
@@ -114,3 +116,41 @@ async def test_a_look_waits_for_nobodys_turn() -> None:
 async def test_a_process_that_is_alone_leaves_no_room() -> None:
     gaps = await writes(process(a_store(), 1), "queue")
     assert max(gaps[1:]) < 0.26  # one write each, no read and no pause between
+
+
+@virtual
+async def test_a_dead_workers_job_is_granted_again_in_time_though_all_others_are_busy() -> None:
+    """Whoever waits for its turn to write looks meanwhile, or would never see T of silence."""
+    at_s = {"write": 0.5, "read": 0.45, "read_head": 0.45}
+    world = World(heartbeat_timeout_s=10.0)
+    dead = world.client(mode="direct")
+    await dead.push([world.job(number) for number in range(4)])
+    (lost,) = (await dead.claim(claim="dead")).jobs
+    await world.sessions[0].close()
+    world.store.before = lambda name: asyncio.sleep(at_s[name])
+    granted: asyncio.Queue[str] = asyncio.Queue()
+
+    async def wait_for_more(client: Client) -> None:
+        while True:
+            for grant in (await client.claim(wait_s=2.5, timeout_s=60)).jobs:
+                granted.put_nowait(grant.id)
+
+    async def beat(client: Client, token: str) -> None:
+        while True:
+            await client.heartbeat([token], [token], timeout_s=60)
+            await asyncio.sleep(10 / 6)
+
+    began = world.clock.monotonic()
+    async with asyncio.TaskGroup() as group:
+        clients = [world.client(mode="direct") for _ in range(3)]
+        held = [(await client.claim()).jobs[0] for client in clients]
+        works = [beat(client, grant.token) for client, grant in zip(clients, held, strict=True)]
+        waits = [wait_for_more(client) for client in clients]
+        tasks = [group.create_task(each) for each in (*works, *waits)]
+        while await granted.get() != lost.id:
+            pass
+        for task in tasks:
+            task.cancel()
+    assert world.clock.monotonic() - began < 2 * 10.0
+    for session in world.sessions:
+        await session.close()

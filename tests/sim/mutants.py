@@ -169,9 +169,9 @@ def truncated_document_taken_for_an_empty_one(patch: Patch) -> None:
     """What cannot be read is begun anew."""
     judge = Reader._judge
 
-    def forgiving(self: Any, content: Any, ours: bytes, started: float) -> Any:
+    def forgiving(self: Any, content: Any, ours: bytes, started: float, known: Any) -> Any:
         try:
-            return judge(self, content, ours, started)
+            return judge(self, content, ours, started, known)
         except Corrupt:
             if self.seen is None:
                 raise
@@ -351,7 +351,7 @@ def claim_repeated_grants_more(patch: Patch) -> None:
     def generous(document: Any, op: Any, context: Any) -> Any:
         held, document.claims_by_id = document.claims_by_id, {}
         find = document.requests.find
-        document.requests.find = lambda request, most: None
+        document.requests.find = lambda request, seq: None
         try:
             return take(document, op, context)
         finally:
