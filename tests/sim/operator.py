@@ -184,6 +184,9 @@ class Operator:
             else:
                 broker.stop()
         self._wait(lambda: not any(broker.is_up for broker in world.brokers))
+        # A take-over may be on its way still, and name a broker that has died meanwhile.
+        store = world.store
+        world.timeline.run(max(world.timeline.now + store.timeout_s, store.last_arrival))
         document = world.document()
         if document is not None and document.broker is not None:
             self.lend_broker()
