@@ -84,6 +84,12 @@ class ObjqBackend(BaseTaskBackend):
         return parse(self.options, alias=self.alias, beside=self.params)
 
     def validate_task(self, task: Task[..., Any]) -> None:
+        if self.queues and task.queue_name not in self.queues:  # in more words than Django's
+            listed = ", ".join(sorted(map(str, self.queues)))
+            raise InvalidTask(
+                f'Queue {task.queue_name!r} is not in TASKS["{self.alias}"]["QUEUES"], which lists '
+                f"{listed}: add it there."
+            )
         super().validate_task(task)
         if len(task.module_path) > ops.MAX_TASK:
             raise InvalidTask(f"The task's path has more than {ops.MAX_TASK} characters.")

@@ -1,7 +1,7 @@
 """System checks, `objq.E###` and `objq.W###`. None of them goes to the network: `objq_doctor` does.
 
 ======  ==========================================================================================
-E001    an option that does not exist, or stands beside OPTIONS
+E001    an option or key that does not exist, or stands in the wrong place
 E002    an option of the wrong type
 E003    an option out of its range
 E004    options that contradict each other
@@ -125,7 +125,10 @@ def _check_storage(where: str, options: Options) -> Iterator[CheckMessage]:
     storage = storages[alias]
     if isinstance(storage, FileSystemStorage) and (place := _bad_place(storage)):
         message = f"{where}: the folder of the storage {alias!r}, {storage.location}, is {place}."
-        hint = 'Give it a "location" of its own: queue.json holds the arguments of your jobs.'
+        hint = (
+            'Give it an absolute "location" of its own, in which nothing is served: queue.json '
+            "holds the arguments of your jobs."
+        )
         yield Warning(message, hint=hint, id="objq.W004")
     if isinstance(storage, InMemoryStorage) and options.mode == "broker":
         message = f"{where}: the storage {alias!r} is in memory, which other processes cannot see."
@@ -141,4 +144,6 @@ def _bad_place(storage: FileSystemStorage) -> str:
         if root and folder.is_relative_to(Path(root).absolute()):
             return f"{setting} or inside it, which the site serves"
     # A storage that has no location of its own takes MEDIA_ROOT's, be it empty.
-    return "where the process was started" if folder == Path.cwd() else ""
+    if not Path(storage.base_location).is_absolute():
+        return "relative to where the process was started, which may differ between processes"
+    return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, get_args
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -22,6 +22,9 @@ beyond, the whole request is refused that has them."""
 
 MAX_ID: Final = 2**53 - 1
 """The largest request id: what every JSON library keeps exact."""
+
+_STATES: Final = ", ".join(get_args(ops.JobState))
+"""All that a client has to choose one of; the decoder does not say what it would take."""
 
 # What msgspec and json raise for any text: DecodeError and ValidationError are ValueErrors.
 _MALFORMED = (ValueError, RecursionError)
@@ -192,6 +195,8 @@ def _loosely(data: Raw | bytes) -> Any:
 def _sentence(error: Exception, inside: str = "") -> str:
     """Say what is wrong and where, as the decoder does: 'Expected `str`, got `int` - at `$.op`'."""
     text = str(error).rstrip(".")
+    if text.startswith("Invalid enum value"):
+        text = f"{text}: one of {_STATES}"
     if inside and "`$" in text:
         text = text.replace("`$", f"`$.{inside}", 1)
     elif inside:

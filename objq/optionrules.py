@@ -20,6 +20,11 @@ from objq.options import DEFAULTS, FIELD_BY_OPTION, Options
 
 MAX_NAME_BYTES: Final = 900
 
+WIRE_PATH: Final = "/objq/v1/"
+
+BESIDE: Final = ("BACKEND", "QUEUES", "OPTIONS")
+"""What Django reads in an entry of `TASKS`; it passes over everything else without a word."""
+
 
 class Problem(NamedTuple):
     """Something wrong in the options. `check` is the number of the check that reports it."""
@@ -82,11 +87,7 @@ def find_problems(raw: object, beside: Collection[str] = ()) -> list[Problem]:
     """
     if not isinstance(raw, Mapping):
         return [Problem("E002", f"OPTIONS is {_kind(raw)}, not a dictionary.", "Write {...}.")]
-    problems = [
-        Problem("E001", f"Unknown option {key!r}.", did_you_mean(key, FIELD_BY_OPTION))
-        for key in raw
-        if key not in FIELD_BY_OPTION
-    ]
+    problems = [_unknown(key) for key in raw if key not in FIELD_BY_OPTION]
     known = {key: value for key, value in raw.items() if key in FIELD_BY_OPTION}
     wrong = [problem for key in known if (problem := _check_value(key, known[key])) is not None]
     problems += wrong or _check_combinations(known)
@@ -95,6 +96,9 @@ def find_problems(raw: object, beside: Collection[str] = ()) -> list[Problem]:
             check = "E005" if key == "STORAGE" else "E001"
             message = f"The option {key} stands beside OPTIONS, where it is not read."
             problems.append(Problem(check, message, "Move it into OPTIONS."))
+        elif key not in FIELD_BY_OPTION and key not in BESIDE:
+            message = f"Unknown key {key!r} beside OPTIONS."
+            problems.append(Problem("E001", message, did_you_mean(key, BESIDE)))
     if "STORAGE" not in raw and "STORAGE" not in beside:
         hint = "Name the alias in STORAGES of the bucket or folder that is to hold the queue."
         problems.append(Problem("E005", "The option STORAGE is missing.", hint))
@@ -108,6 +112,13 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     if close:
         return f"Did you mean {by_upper[close[0]]}?"
     return f"Known are: {', '.join(by_upper.values())}." if by_upper else "There are none."
+
+
+def _unknown(key: object) -> Problem:
+    if key in BESIDE:
+        message = f"{key} stands inside OPTIONS, where it is not read."
+        return Problem("E001", message, "Move it out: its place is beside OPTIONS.")
+    return Problem("E001", f"Unknown option {key!r}.", did_you_mean(key, FIELD_BY_OPTION))
 
 
 def _check_value(key: str, value: object) -> Problem | None:
@@ -183,11 +194,19 @@ def _check_combinations(raw: Mapping[str, Any]) -> list[Problem]:
 def complete(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with defaults filled in, lowered where they would contradict."""
     options: dict[str, Any] = {**DEFAULTS, **raw}
+    if options["BROKER_URL"] is not None:
+        options["BROKER_URL"] = with_path(options["BROKER_URL"])
     for option, limit, times, _ in BOUNDS:
         if option not in raw:
             most = options[limit] * min(times, 1)
             options[option] = type(options[option])(min(options[option], most))
     return options
+
+
+def with_path(url: str) -> str:
+    """Return a broker's address with the path of the wire, unless it has a path of its own."""
+    parts = urlsplit(url)
+    return url if parts.path not in ("", "/") else f"{parts.scheme}://{parts.netloc}{WIRE_PATH}"
 
 
 def _kind(value: object) -> str:

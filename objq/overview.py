@@ -1,4 +1,7 @@
-"""What `objq_stats` shows: a broker's statistics, or the document's where no broker answers."""
+"""What `objq_stats` shows: a broker's statistics, or the document's where no broker answers.
+
+And what everybody makes of them who looks at a queue: whether somebody takes what is ready.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import msgspec
 from objq import conf
 from objq.client.reading import DocumentReader, document_reader
 from objq.client.registry import connect
-from objq.core.ops import QueueStats, Running, Statistics
+from objq.core.ops import AllWorkers, QueueStats, Running, Statistics, WorkerView
 from objq.durations import in_words
 from objq.errors import ConfigurationError, ObjqError
 
@@ -65,6 +68,22 @@ class Source:
         if self._options.broker_url is not None:
             return None  # it is for processes that may not read the document
         return "No broker is recorded." if self._reader.header().broker is None else None
+
+
+def takers(queue: str, workers: AllWorkers) -> list[WorkerView] | None:
+    """Return the connected workers that take from a queue; None where not all are told of."""
+    if workers.total > len(workers.workers):
+        return None
+    return [each for each in workers.workers if each.connected and queue in each.queues]
+
+
+def untaken(stats: Statistics, workers: AllWorkers) -> list[str]:
+    """Return the queues with ready jobs, not paused, from which no connected worker takes."""
+    return [
+        name
+        for name, queue in sorted(stats.queues.items())
+        if queue.ready and not queue.paused and takers(name, workers) == []
+    ]
 
 
 def as_json(overview: Overview) -> str:

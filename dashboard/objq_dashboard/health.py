@@ -18,6 +18,7 @@ from django.utils.translation import ngettext
 
 from objq import conf
 from objq.errors import ConfigurationError, DocumentError, NoDocument, Overloaded, Rejected
+from objq.overview import takers
 from objq_dashboard.page import Health
 from objq_dashboard.wording import age, moment, number
 
@@ -192,10 +193,10 @@ def _paused(name: str, queue: QueueStats) -> Health:
 def _why_untaken(
     alias: str, name: str, queue: QueueStats, waits_ms: int, workers: AllWorkers | None
 ) -> Health | None:
-    if workers is None or workers.total > len(workers.workers):
-        return None  # some of them are not known
-    takers = [each for each in workers.workers if each.connected and name in each.queues]
-    if not takers:
+    known = None if workers is None else takers(name, workers)
+    if known is None:
+        return None
+    if not known:
         sentence = ngettext(
             "%(count)s job waits in “%(queue)s”, and no worker takes from it.",
             "%(count)s jobs wait in “%(queue)s”, and no worker takes from it.",
@@ -205,8 +206,8 @@ def _why_untaken(
         return Health(
             level="bad", sentence=sentence, advice=_("Start a worker for it:"), command=run
         )
-    slots = sum(worker.slots for worker in takers)
-    held = sum(worker.holds for worker in takers)
+    slots = sum(worker.slots for worker in known)
+    held = sum(worker.holds for worker in known)
     if held >= slots and waits_ms < LONG_MS:
         return None
     said = {"queue": name, "age": age(waits_ms / 1000), "slots": number(slots)}

@@ -37,6 +37,15 @@ def is_bound_here(url: str, bound: tuple[str, int] | None) -> bool:
     return address == listening
 
 
+def leads_here(url: str) -> bool:
+    """Tell whether an address means the machine (or the container) that uses it, and no other."""
+    try:
+        address = _address(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
+    return address is not None and address.is_loopback
+
+
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     if host == "localhost":
         host = "127.0.0.1"

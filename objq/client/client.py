@@ -36,6 +36,15 @@ def narrow(answer: ops.Answer, kind: type[A]) -> A:
     return answer
 
 
+def listed(call: str, texts: Iterable[str], what: str = "ids") -> tuple[str, ...]:
+    """Return them as an operation has them. Raises TypeError for a text, which is no list of its
+    letters.
+    """
+    if isinstance(texts, str):
+        raise TypeError(f'{call} takes a list of {what}; pass ["{texts}"].')
+    return tuple(texts)
+
+
 class Client:
     """Every method returns once the effect is durable, and raises as `Session.call` does.
 
@@ -64,7 +73,7 @@ class Client:
 
     async def get(self, ids: Iterable[str], *, timeout_s: Timeout = UNSET) -> ops.Jobs:
         """Return the jobs as they are now; None where there is no such job."""
-        return narrow(await self.call(ops.Get(ids=tuple(ids)), timeout_s), ops.Jobs)
+        return narrow(await self.call(ops.Get(ids=listed("get", ids)), timeout_s), ops.Jobs)
 
     async def stats(self, *, timeout_s: Timeout = UNSET) -> ops.Statistics:
         return narrow(await self.call(ops.Stats(), timeout_s), ops.Statistics)
@@ -111,14 +120,21 @@ class Client:
     ) -> ops.Granted:
         """Take the next jobs, waiting up to `wait_s` seconds for one."""
         op = ops.TakeClaim(
-            claim=claim, queues=tuple(queues), max=max_jobs, wait=wait_s, worker=worker
+            claim=claim,
+            queues=listed("claim", queues, "queues"),
+            max=max_jobs,
+            wait=wait_s,
+            worker=worker,
         )
         return narrow(await self.call(op, timeout_s), ops.Granted)
 
     async def heartbeat(
         self, tokens: Iterable[str], started: Iterable[str] = (), *, timeout_s: Timeout = UNSET
     ) -> ops.Beaten:
-        op = ops.Heartbeat(tokens=tuple(tokens), started=tuple(started))
+        op = ops.Heartbeat(
+            tokens=listed("heartbeat", tokens, "tokens"),
+            started=listed("heartbeat", started, "tokens"),
+        )
         return narrow(await self.call(op, timeout_s), ops.Beaten)
 
     async def complete(
@@ -132,7 +148,8 @@ class Client:
         return narrow(await self.call(ops.Fail(items=tuple(items)), timeout_s), ops.Outcomes)
 
     async def release(self, tokens: Iterable[str], *, timeout_s: Timeout = UNSET) -> ops.Outcomes:
-        return narrow(await self.call(ops.Release(tokens=tuple(tokens)), timeout_s), ops.Outcomes)
+        op = ops.Release(tokens=listed("release", tokens, "tokens"))
+        return narrow(await self.call(op, timeout_s), ops.Outcomes)
 
     # --- for operators ---------------------------------------------------------------------------
 
@@ -144,14 +161,14 @@ class Client:
         Expect what the job was seen to be: "ready" or "scheduled" is cancelled for good, "running"
         is asked to stop, and one that has ended gets a `conflict`.
         """
-        op = ops.Cancel(request="", ids=tuple(ids), expected=expected)
+        op = ops.Cancel(request="", ids=listed("cancel", ids), expected=expected)
         return narrow(await self.call(op, timeout_s), ops.Outcomes)
 
     async def retry(
         self, ids: Iterable[str], expected: ops.JobState = "dead", *, timeout_s: Timeout = UNSET
     ) -> ops.Outcomes:
         """Make jobs ready anew that are in the state `expected`: "dead" or "cancelled"."""
-        op = ops.Retry(request="", ids=tuple(ids), expected=expected)
+        op = ops.Retry(request="", ids=listed("retry", ids), expected=expected)
         return narrow(await self.call(op, timeout_s), ops.Outcomes)
 
     async def delete(
@@ -162,7 +179,7 @@ class Client:
         Expect what the job was seen to be: "ready", "scheduled", "succeeded", "dead" or
         "cancelled". A "running" one gets a `conflict`: cancel it first.
         """
-        op = ops.Delete(request="", ids=tuple(ids), expected=expected)
+        op = ops.Delete(request="", ids=listed("delete", ids), expected=expected)
         return narrow(await self.call(op, timeout_s), ops.Outcomes)
 
     async def run_now(
@@ -173,7 +190,7 @@ class Client:
         timeout_s: Timeout = UNSET,
     ) -> ops.Outcomes:
         """Make jobs ready now that are in the state `expected`, which is "scheduled"."""
-        op = ops.RunNow(request="", ids=tuple(ids), expected=expected)
+        op = ops.RunNow(request="", ids=listed("run_now", ids), expected=expected)
         return narrow(await self.call(op, timeout_s), ops.Outcomes)
 
     async def pause(self, queue: str, *, timeout_s: Timeout = UNSET) -> ops.Answer:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from objq.broker.addresses import leads_here
 from objq.client.backoff import Backoff
 from objq.client.discovery import Discovery, Found, retrieve
 from objq.client.link import CLOSED, Link, LinkLost
@@ -173,7 +174,10 @@ class Dialer:
     async def _open(self, found: Found) -> Link:
         header = found.header
         if header.broker is None:
-            raise NoBroker("The document names no broker at the moment.")
+            raise NoBroker(
+                "The document names no broker at the moment: start manage.py runbroker, unless it "
+                "is starting."
+            )
         url = header.broker.url
         asked_at = self._clock.monotonic()
         token = self._make_token(header.document, header.broker.id)
@@ -201,8 +205,10 @@ class Dialer:
             if link is not None:
                 self._close_soon(link)
             if isinstance(error, ConnectionRefused):
+                elsewhere = ", or not on this machine" if leads_here(url) else ""
                 raise NotRunning(
-                    f"The broker at {url} refuses connections: it is probably not running."
+                    f"The broker at {url} refuses connections: it is probably not running"
+                    f"{elsewhere}."
                 ) from error
             if isinstance(error, TimeoutError) and limit.expired():
                 raise Unavailable(f"The broker did not answer within {open_s:g} s.") from None

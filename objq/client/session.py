@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -40,6 +41,8 @@ from objq.errors import DocumentError, ExpiredId, ObjqError, Unavailable
 from objq.ids import Ids
 from objq.options import Options
 from objq.store.base import AsyncStore
+
+logger = logging.getLogger("objq.client")
 
 LEAST_PAUSE_S: Final = 0.05
 """Before a request is repeated to the very same peer."""
@@ -203,6 +206,12 @@ class Session:
             except TimeoutError:
                 if ticket.overloaded is not None:  # a broker does answer
                     return await self._over_links(ticket)
+            if self._unanswered_at == float("-inf"):
+                logger.warning(
+                    "No broker answered within %g s: pushes are written directly until one does.",
+                    half_s,
+                    extra={"event": "writes_directly"},
+                )
             # What was waited for once need not be waited for again by everybody after it.
             self._unanswered_at = self._clock.monotonic()
             self._dialer.leave_silent(half_s / 2)
@@ -278,7 +287,8 @@ class Session:
             if isinstance(error, ExpiredId):
                 self._request_ids.abandon(ticket.id)
             return await self._refused(ticket, ticket.refuse(error), error)
-        self._dialer.answered(version_of(answer))
+        if link is not self._direct:
+            self._dialer.answered(version_of(answer))
         if self._horizon.is_behind(ticket.op, answer):
             ticket.lost(copy)
             await self._pause(LEAST_PAUSE_S)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from msgspec import UNSET
 
-from objq.client.client import Timeout, narrow
+from objq.client.client import Timeout, listed, narrow
 from objq.client.shared import shared
 from objq.client.sharedwatch import SharedWatching, SyncWatching
 from objq.core import ops
@@ -72,7 +72,7 @@ class SyncClient:
         return narrow(self.call(op, timeout_s), ops.Outcomes)
 
     def get(self, ids: Iterable[str], *, timeout_s: Timeout = UNSET) -> ops.Jobs:
-        return narrow(self.call(ops.Get(ids=tuple(ids)), timeout_s), ops.Jobs)
+        return narrow(self.call(ops.Get(ids=listed("get", ids)), timeout_s), ops.Jobs)
 
     def stats(self, *, timeout_s: Timeout = UNSET) -> ops.Statistics:
         return narrow(self.call(ops.Stats(), timeout_s), ops.Statistics)
@@ -111,14 +111,21 @@ class SyncClient:
         timeout_s: Timeout = UNSET,
     ) -> ops.Granted:
         op = ops.TakeClaim(
-            claim=claim, queues=tuple(queues), max=max_jobs, wait=wait_s, worker=worker
+            claim=claim,
+            queues=listed("claim", queues, "queues"),
+            max=max_jobs,
+            wait=wait_s,
+            worker=worker,
         )
         return narrow(self.call(op, timeout_s), ops.Granted)
 
     def heartbeat(
         self, tokens: Iterable[str], started: Iterable[str] = (), *, timeout_s: Timeout = UNSET
     ) -> ops.Beaten:
-        op = ops.Heartbeat(tokens=tuple(tokens), started=tuple(started))
+        op = ops.Heartbeat(
+            tokens=listed("heartbeat", tokens, "tokens"),
+            started=listed("heartbeat", started, "tokens"),
+        )
         return narrow(self.call(op, timeout_s), ops.Beaten)
 
     def complete(
@@ -130,7 +137,8 @@ class SyncClient:
         return narrow(self.call(ops.Fail(items=tuple(items)), timeout_s), ops.Outcomes)
 
     def release(self, tokens: Iterable[str], *, timeout_s: Timeout = UNSET) -> ops.Outcomes:
-        return narrow(self.call(ops.Release(tokens=tuple(tokens)), timeout_s), ops.Outcomes)
+        op = ops.Release(tokens=listed("release", tokens, "tokens"))
+        return narrow(self.call(op, timeout_s), ops.Outcomes)
 
     # --- for operators ---------------------------------------------------------------------------
 
@@ -142,14 +150,14 @@ class SyncClient:
         Expect what the job was seen to be: "ready" or "scheduled" is cancelled for good, "running"
         is asked to stop, and one that has ended gets a `conflict`.
         """
-        op = ops.Cancel(request="", ids=tuple(ids), expected=expected)
+        op = ops.Cancel(request="", ids=listed("cancel", ids), expected=expected)
         return narrow(self.call(op, timeout_s), ops.Outcomes)
 
     def retry(
         self, ids: Iterable[str], expected: ops.JobState = "dead", *, timeout_s: Timeout = UNSET
     ) -> ops.Outcomes:
         """Make jobs ready anew that are in the state `expected`: "dead" or "cancelled"."""
-        op = ops.Retry(request="", ids=tuple(ids), expected=expected)
+        op = ops.Retry(request="", ids=listed("retry", ids), expected=expected)
         return narrow(self.call(op, timeout_s), ops.Outcomes)
 
     def delete(
@@ -160,7 +168,7 @@ class SyncClient:
         Expect what the job was seen to be: "ready", "scheduled", "succeeded", "dead" or
         "cancelled". A "running" one gets a `conflict`: cancel it first.
         """
-        op = ops.Delete(request="", ids=tuple(ids), expected=expected)
+        op = ops.Delete(request="", ids=listed("delete", ids), expected=expected)
         return narrow(self.call(op, timeout_s), ops.Outcomes)
 
     def run_now(
@@ -171,7 +179,7 @@ class SyncClient:
         timeout_s: Timeout = UNSET,
     ) -> ops.Outcomes:
         """Make jobs ready now that are in the state `expected`, which is "scheduled"."""
-        op = ops.RunNow(request="", ids=tuple(ids), expected=expected)
+        op = ops.RunNow(request="", ids=listed("run_now", ids), expected=expected)
         return narrow(self.call(op, timeout_s), ops.Outcomes)
 
     def pause(self, queue: str, *, timeout_s: Timeout = UNSET) -> ops.Answer:

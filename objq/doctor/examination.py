@@ -12,7 +12,7 @@ from objq import conf
 from objq.client.reading import DocumentReader, Reading
 from objq.client.registry import connect
 from objq.clock import SYSTEM_CLOCK, Clock
-from objq.core.ops import Statistics
+from objq.core.ops import AllWorkers, Statistics
 from objq.doctor.broker import check_broker
 from objq.doctor.clocks import check_clock
 from objq.doctor.configuration import check_settings
@@ -24,6 +24,7 @@ from objq.doctor.storage import (
     check_probe,
     check_reachable,
 )
+from objq.doctor.workers import check_workers, unknown_workers
 from objq.errors import ConfigurationError, NoDocument, ObjqError
 from objq.options import Options
 from objq.store.base import Store
@@ -93,10 +94,15 @@ def _examine_broker(
     def ask() -> Statistics:
         return connect(alias).stats(timeout_s=ASK_TIMEOUT_S)
 
+    def ask_both() -> tuple[Statistics, AllWorkers]:
+        return ask(), connect(alias).workers(timeout_s=ASK_TIMEOUT_S)
+
     found = list(_guarded("broker", lambda: check_broker(options, header, ask)))
     yield from found
     if header.broker is None or any(finding.level == "problem" for finding in found):
+        yield unknown_workers()
         return
+    yield from _guarded("workers", lambda: check_workers(alias, ask_both))
     url = header.broker.url
     yield from _guarded("clock", lambda: check_clock("clock", "The broker", url, "/healthz", clock))
 

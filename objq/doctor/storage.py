@@ -24,7 +24,7 @@ def check_reachable(store: Store) -> Iterator[Finding]:
     try:
         store.read_head()
     except StoreError as error:
-        yield problem("store", str(error), _advice(error))
+        yield _not_reached(error)
     else:
         yield ok("store", f"{store.name} answers within {time.monotonic() - began:.3f} s.")
 
@@ -39,7 +39,7 @@ def check_probe(store: Store) -> Iterator[Finding]:
     except Denied as error:
         yield problem("permissions", str(error), f"They are needed for {store.name} and {names}.")
     except StoreError as error:
-        yield problem("probe", f"The store could not be tested: {error}", _advice(error))
+        yield problem("probe", f"The store could not be tested: {_told(error)}", _advice(error))
     else:
         yield ok("probe", "Stale writes, second creations and all but one of 8 racers are refused.")
         yield ok(
@@ -80,6 +80,22 @@ def check_file_system(storage: Storage, name: str, mounts: Path = MOUNTS) -> Ite
         )
     else:
         yield ok("folder", f"The folder is on a local file system ({kind or 'kind not known'}).")
+
+
+def _not_reached(error: StoreError) -> Finding:
+    cause = error.__cause__
+    if not isinstance(cause, NotADirectoryError):
+        return problem("store", _told(error), _advice(error))
+    return problem(
+        "store",
+        f"The folder {Path(cause.filename).parent} cannot be made ({cause.strerror}): a file is in "
+        "its place, or above it.",
+        "Move the file away, or give the storage another location.",
+    )
+
+
+def _told(error: StoreError) -> str:
+    return f"{str(error).rstrip('.')}."
 
 
 def _advice(error: StoreError) -> str:

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from objq.errors import ConfigurationError
+from objq.optionrules import WIRE_PATH, with_path
 
-PATH: Final = "/objq/v1/"
+PATH: Final = WIRE_PATH
 DEFAULT_PORT: Final = 3000
 BACKLOG: Final = 1_024
 
@@ -90,8 +91,7 @@ def _checked(url: str, local: bool) -> Advertised:
             f"--advertise {url!r}: {host} is not an address that anybody can connect to. "
             "Name this machine's own."
         )
-    if parts.path in ("", "/"):
-        url = f"{parts.scheme}://{parts.netloc}{PATH}"
+    url = with_path(url)
     if local or not _is_loopback(host):
         return Advertised(url)
     return Advertised(

@@ -1,7 +1,12 @@
-"""One line per job end, with a stable name for machines in `event` (logger `objq.worker`)."""
+"""One record per job end, with a stable name for machines in `event` (logger `objq.worker`).
+
+It is a line, and below it the traceback of an attempt that failed: an error where the job is dead
+now, a warning where it is tried again.
+"""
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from msgspec import UNSET
@@ -51,8 +56,9 @@ def log_end(held: Held, item: Report, duration_s: float, worker: str) -> None:
             extra=extra | {"event": "job_cancelled", "error": item.error.type},
         )
         return
-    logger.warning(
-        "Job %s (%s) failed after %.3f s, attempt %d of %d: %s. %s",
+    logger.log(
+        logging.ERROR if _is_last(grant, item) else logging.WARNING,
+        "Job %s (%s) failed after %.3f s, attempt %d of %d: %s. %s%s",
         grant.id,
         grant.task,
         duration_s,
@@ -60,13 +66,18 @@ def log_end(held: Held, item: Report, duration_s: float, worker: str) -> None:
         grant.max_attempts,
         _in_a_line(item.error),
         _what_follows(grant, item),
+        f"\n{item.error.traceback.rstrip()}" if item.error.traceback else "",
         extra=extra | {"event": "job_failed", "error": item.error.type},
     )
 
 
+def _is_last(grant: Grant, item: Failure) -> bool:
+    return item.retry_after is None or grant.attempt >= grant.max_attempts
+
+
 def _what_follows(grant: Grant, item: Failure) -> str:
     """Return what the queue will do with the job, as far as the worker knows."""
-    if item.retry_after is None or grant.attempt >= grant.max_attempts:
+    if _is_last(grant, item):
         return "The job is dead"
     pause_s = item.retry_after
     if pause_s is UNSET:

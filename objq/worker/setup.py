@@ -31,9 +31,10 @@ def queues_of(alias: str, named: Sequence[str]) -> tuple[QueueName, ...]:
     known = list(settings.TASKS[alias].get("QUEUES", ["default"]))  # [] allows any name
     for name in named:
         if known and name not in known:
-            raise ConfigurationError(
-                f'TASKS["{alias}"]["QUEUES"] has no {name!r}. {did_you_mean(name, known)}'
-            )
+            hint = did_you_mean(name, known)
+            if "," in name:
+                hint = "Give --queue once for each queue."
+            raise ConfigurationError(f'TASKS["{alias}"]["QUEUES"] has no {name!r}. {hint}')
     queues = tuple(dict.fromkeys(named or known or ["default"]))
     if len(queues) > MAX_QUEUES:
         raise ConfigurationError(

@@ -225,7 +225,7 @@ def test_a_prepared_job_can_be_sent_again_under_its_id(client: Recorder) -> None
 
 def test_an_invalid_task_is_refused_at_enqueue(client: Recorder) -> None:
     tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"STORAGE": "x"}}}
-    refused = pytest.raises(InvalidTask, match="Queue 'mail' is not valid")
+    refused = pytest.raises(InvalidTask, match="Queue 'mail' is not in")
     with override_settings(TASKS=tasks), refused:
         sample.send.enqueue("a@b.c")
     assert client.pushed == []
@@ -374,6 +374,16 @@ def test_a_path_that_the_queue_does_not_take(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sample.add.func, "__module__", "m" * 257)
     with pytest.raises(InvalidTask, match="256 characters"):
         task_backends["default"].validate_task(sample.add)
+
+
+def test_a_queue_that_is_not_listed_names_the_alias_and_those_that_are() -> None:
+    params = {"BACKEND": BACKEND, "QUEUES": ["reports", "default"], "OPTIONS": {"STORAGE": "x"}}
+    said = (
+        r"""Queue 'mail' is not in TASKS\["jobs"\]\["QUEUES"\], which lists default, reports: """
+        "add it there."
+    )
+    with override_settings(TASKS={"jobs": params}), pytest.raises(InvalidTask, match=said):
+        sample.add.using(backend="jobs", queue_name="mail")
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65])

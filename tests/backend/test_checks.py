@@ -119,6 +119,9 @@ def test_memory_with_a_broker_is_a_warning() -> None:
         ({"location": "/srv/static"}, {"STATIC_ROOT": Path("/srv/static")}, "STATIC_ROOT"),
         ({"location": "/srv/queue"}, {"MEDIA_ROOT": "/srv/media", "STATIC_ROOT": "/srv/s"}, None),
         ({"location": Path.cwd() / "queue"}, {}, None),
+        ({"location": "objq-data"}, {}, "relative to where the process was started"),
+        ({"location": "objq-data"}, {"MEDIA_ROOT": "/srv/media"}, "relative to where"),
+        ({}, {"MEDIA_ROOT": "media"}, "MEDIA_ROOT"),
     ],
 )
 def test_a_folder_that_the_site_serves_is_a_warning(

@@ -14,6 +14,7 @@ from objq.core.ops import MAX_RECORD_BYTES, DocumentSettings, NewJob, Push
 from objq.errors import ConfigurationError
 from objq.optionrules import BOUNDS, find_problems, parse
 from objq.options import DEFAULTS, FIELD_BY_OPTION, Options
+from objq.server.binding import advertised_url
 
 MINIMAL = {"STORAGE": "objq"}
 
@@ -194,6 +195,13 @@ def test_addresses_of_a_broker(url: str) -> None:
     assert parse({**MINIMAL, "BROKER_URL": url}).broker_url == url
 
 
+@pytest.mark.parametrize("url", ["ws://10.0.0.1:3000", "ws://10.0.0.1:3000/"])
+def test_an_address_without_a_path_gets_the_one_that_a_broker_serves(url: str) -> None:
+    assert parse({**MINIMAL, "BROKER_URL": url}).broker_url == "ws://10.0.0.1:3000/objq/v1/"
+    advertised = advertised_url(url, ("", 1), host_address=lambda: None, local=True)
+    assert advertised.url == parse({**MINIMAL, "BROKER_URL": url}).broker_url
+
+
 @pytest.mark.parametrize("url", ["ws://", "10.0.0.1:3000", "ws://host:port/", "ws://[::1/"])
 def test_addresses_that_are_none(url: str) -> None:
     assert [problem.check for problem in find_problems({**MINIMAL, "BROKER_URL": url})] == ["E003"]
@@ -237,6 +245,27 @@ def test_an_option_one_level_too_high_is_told_from_a_missing_one() -> None:
         "objq.E001",
         "objq.E005",
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("QUEUE", "QUEUES"), ("Options", "OPTIONS"), ("BACKENDS", "BACKEND")]
+)
+def test_a_misspelt_key_beside_the_options_gets_a_suggestion(written: str, meant: str) -> None:
+    (problem,) = find_problems(MINIMAL, {"BACKEND": BACKEND, written: {}})
+    assert problem.check == "E001"
+    assert problem.message == f"Unknown key {written!r} beside OPTIONS."
+    assert problem.hint == f"Did you mean {meant}?"
+    tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": MINIMAL, written: {}}}
+    with override_settings(TASKS=tasks), pytest.raises(ConfigurationError, match="Did you mean"):
+        options_for()
+
+
+def test_what_django_reads_beside_the_options_is_told_from_an_unknown_option() -> None:
+    (problem,) = find_problems({**MINIMAL, "QUEUES": ["default"]})
+    assert problem.check == "E001"
+    assert problem.message == "QUEUES stands inside OPTIONS, where it is not read."
+    assert "beside OPTIONS" in problem.hint
+    assert find_problems(MINIMAL, {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": MINIMAL}) == []
 
 
 class Derived:

@@ -92,7 +92,7 @@ def test_using_keeps_the_options() -> None:
 def test_using_validates() -> None:
     with pytest.raises(InvalidTask, match="max_attempts must be from 1 to 100, not 101"):
         sample.send.using(max_attempts=101)
-    with pytest.raises(InvalidTask, match="Queue 'nowhere' is not valid"):
+    with pytest.raises(InvalidTask, match="Queue 'nowhere' is not in"):
         sample.send.using(queue_name="nowhere")
 
 

@@ -60,6 +60,29 @@ async def test_after_half_its_time_a_push_is_written_directly() -> None:
 
 
 @virtual
+async def test_an_outage_is_told_once_however_many_pushes_meet_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    client = world.client()
+    with caplog.at_level("WARNING", "objq.client"):
+        for number in range(20):
+            await client.push([world.job(number)])
+            await asyncio.sleep(number)
+        assert events(caplog) == ["no_broker", "writes_directly"]
+        broker = world.broker().lead()
+        await asyncio.sleep(10)
+        await client.push([world.job(100)])
+        broker.stop()
+        await client.push([world.job(101)])
+    assert events(caplog) == ["no_broker", "writes_directly"] * 2
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.event for record in caplog.records if hasattr(record, "event")]
+
+
+@virtual
 async def test_what_waits_together_is_written_together() -> None:
     world = World()
     client = world.client()

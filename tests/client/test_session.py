@@ -137,6 +137,17 @@ async def test_a_broker_that_refuses_connections_is_said_to_do_so() -> None:
 
 
 @virtual
+async def test_an_address_that_means_every_machine_itself_is_said_to_be_one() -> None:
+    world = World()
+    broker = world.broker()
+    broker.url = "ws://127.0.0.1:3000/objq/v1/"
+    broker.lead()
+    world.brokers.clear()
+    with pytest.raises(Unavailable, match="probably not running, or not on this machine"):
+        await world.client(direct_fallback=False).push([world.job()])
+
+
+@virtual
 async def test_a_claim_is_in_doubt_only_from_when_it_is_sent() -> None:
     world = World()
     session = world.session()

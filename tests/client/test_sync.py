@@ -328,3 +328,27 @@ def test_forked_child_starts_afresh_and_the_parent_goes_on(tmp_path: Path) -> No
 def test_process_that_ends_loses_nothing_acked_and_does_not_hang(tmp_path: Path) -> None:
     seen = _run("ending.py", tmp_path)
     assert seen["acked"] == 20
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "what"),
+    [
+        ("get", (), "ids"),
+        ("cancel", ("ready",), "ids"),
+        ("retry", (), "ids"),
+        ("delete", ("ready",), "ids"),
+        ("run_now", (), "ids"),
+        ("release", (), "tokens"),
+        ("heartbeat", (), "tokens"),
+        ("claim", (), "queues"),
+    ],
+)
+async def test_a_text_is_not_taken_for_a_list_of_its_letters(
+    method: str, more: tuple[str, ...], what: str
+) -> None:
+    """Neither face gets as far as to connect: there is no queue here."""
+    said = rf"{method} takes a list of {what}; pass \[\"abc\"\]\."
+    with pytest.raises(TypeError, match=said):
+        getattr(objq.connect(), method)("abc", *more)
+    with pytest.raises(TypeError, match=said):
+        await getattr(await objq.aconnect(), method)("abc", *more)

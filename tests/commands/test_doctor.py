@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 from django.core.files.storage import storages
+from msgspec import structs
 
+import objq
 from objq.broker.election import ProbeResult, Reach
 from objq.core.document import Totals
-from objq.core.ops import Challenge
+from objq.core.ops import AllWorkers, Challenge, NewJob, QueueStats, WorkerView
+from objq.core.statistics import statistics
 from objq.doctor.broker import judge
 from objq.doctor.examination import _guarded
 from objq.doctor.findings import Finding, as_json, as_line, problem
 from objq.doctor.storage import check_file_system, check_probe, check_reachable
+from objq.doctor.workers import check_workers
 from objq.store.base import Ambiguous, Denied, Missing, Unavailable
 from tests.commands.conftest import Queue, configured, recorded, run
 from tests.core.world import World
@@ -70,6 +74,7 @@ def test_a_healthy_queue_has_a_line_for_each_check_and_status_0(queue: Queue, li
         ["ok", "totals"],
         ["ok", "broker"],
         ["ok", "answers"],
+        ["ok", "workers"],
         ["ok", "clock"],
     ]
 
@@ -111,6 +116,8 @@ def test_in_direct_mode_no_document_and_no_broker_are_needed(
         queue.put_world(a_world())
         found, status = examined()
         assert "needs none" in found["broker"][0]["message"]
+        assert levels(found)["workers"] == ["skipped"]
+        assert "known only to a broker" in found["workers"][0]["message"]
         assert status == 0
 
 
@@ -163,7 +170,20 @@ def test_a_store_that_is_not_reached_is_a_problem(kind: type[Exception]) -> None
     store: Any = BrokenStore(kind("s3://b/queue.json: no"))
     (finding,) = check_reachable(store)
     assert finding.level == "problem"
-    assert "s3://b/queue.json: no" in finding.message
+    assert finding.message == "s3://b/queue.json: no."
+
+
+def test_a_file_where_the_folder_should_be_is_told_as_one(settings: Any, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    backend = "django.core.files.storage.FileSystemStorage"
+    entry: Entry = {"BACKEND": backend, "OPTIONS": {"location": str(tmp_path / "data")}}
+    with configured(settings, entry):
+        (finding,) = examined()[0]["store"]
+    assert finding["level"] == "problem"
+    assert finding["message"].startswith(f"The folder {tmp_path / 'data'} cannot be made (Not a ")
+    assert finding["message"].endswith(".")
+    assert "another location" in finding["advice"]
+    assert "network" not in finding["advice"]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +279,7 @@ def test_a_broker_that_is_gone_and_a_challenge_are_told_of(queue: Queue) -> None
     assert levels(found)["broker"] == ["warning", "problem"]
     assert "c-1" in found["broker"][0]["message"]
     assert "refuses the connection" in found["broker"][1]["message"]
-    assert levels(found)["answers"] == ["skipped"]
+    assert levels(found)["answers"] == levels(found)["workers"] == ["skipped"]
     assert status == 1
 
 
@@ -296,6 +316,52 @@ def test_a_broker_with_another_secret_key_refuses_this_process(
     assert levels(found)["answers"] == ["problem"]
     assert "SECRET_KEY" in found["answers"][0]["message"]
     assert status == 1
+
+
+# --- the workers ---------------------------------------------------------------------------------
+
+
+def told_of_workers(
+    queues: dict[str, QueueStats], *workers: WorkerView, alias: str = "default", total: int = 0
+) -> list[Finding]:
+    stats = structs.replace(statistics(World().document, lambda token: None), queues=queues)
+    known = AllWorkers(workers=workers, total=total or len(workers))
+    return list(check_workers(alias, lambda: (stats, known)))
+
+
+def test_a_job_that_no_worker_takes_is_a_warning_with_the_command(
+    queue: Queue, live: Stack
+) -> None:
+    objq.connect().push([NewJob(id="j", task="a.b", queue="mail")])
+    found, status = examined()
+    (finding,) = found["workers"]
+    assert finding["level"] == "warning"
+    assert finding["message"].startswith("1 job is ready in queue 'mail', and no worker takes")
+    assert finding["advice"] == "Start one: manage.py objq_worker --queue mail"
+    assert status == 0
+    objq.connect().pause("mail")
+    assert levels(examined()[0])["workers"] == ["ok"]
+
+
+def test_only_a_worker_that_takes_from_the_queue_counts() -> None:
+    ready = {"mail": QueueStats(ready=12), "a b": QueueStats(ready=1), "off": QueueStats()}
+    elsewhere = WorkerView(name="w", connected=True, queues=("default",))
+    gone = WorkerView(name="x", connected=False, queues=("mail", "a b"))
+    here = WorkerView(name="y", connected=True, queues=("mail", "a b"))
+    first, second = told_of_workers(ready, elsewhere, gone, alias="jobs")
+    assert (first.level, second.level) == ("warning", "warning")
+    assert first.advice.endswith("objq_worker --backend jobs --queue 'a b'")
+    assert second.message == (
+        "12 jobs are ready in queue 'mail', and no worker takes from it. 1 worker is connected."
+    )
+    (finding,) = told_of_workers(ready, elsewhere, gone, here)
+    assert (finding.level, finding.message) == ("ok", "2 workers are connected.")
+
+
+def test_nobody_is_missed_where_not_all_workers_are_told_of() -> None:
+    elsewhere = WorkerView(name="w", connected=True, queues=("default",))
+    (finding,) = told_of_workers({"mail": QueueStats(ready=1)}, *[elsewhere] * 500, total=501)
+    assert (finding.level, finding.message) == ("ok", "At least 500 workers are connected.")
 
 
 # --- how it is told ------------------------------------------------------------------------------

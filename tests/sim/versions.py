@@ -257,6 +257,9 @@ class Walk:
                 self.say("S3", version, f"the first version has seq {file.seq}")
             if self._true is None or not self._is_from_before(version):
                 self._check_leader(version, before, file)
+            elif file.broker is not None and (before is None or before.broker != file.broker):
+                # A take-over that was on its way, onto bytes that were put back: it leads.
+                self._note_leader(version, None, file, file.broker, version.by)
             if file.challenge is not None:
                 self._challenged_at.setdefault(file.challenge.id, version.at)
             if self._true is not None:

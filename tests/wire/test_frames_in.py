@@ -14,6 +14,7 @@ from objq import wire
 from objq.core import ops
 from objq.errors import Invalid, Rejected, TooLarge, Unsupported
 from objq.incoming import MAX_REFUSED_ITEMS
+from objq_dashboard.source.searching import wanted
 
 REQUEST = "5-abc:1"
 JOB = {"id": "job-1", "task": "a.b"}
@@ -66,6 +67,19 @@ def test_kept_text_does_not_keep_a_large_frame_alive(filler: int) -> None:
         ('{"id":1,"op":"dance"}', 1, Unsupported, "'dance'"),
         ('{"id":1,"op":"release","tokens":"t"}', 1, Invalid, "`$.tokens`"),
         ('{"id":1,"op":"get","ids":[]}', 1, Invalid, "length >= 1 - at `$.ids`"),
+        (
+            '{"id":1,"op":"cancel","request":"5-abc:1","ids":["j"],"expected":"redy"}',
+            1,
+            Invalid,
+            "Invalid enum value 'redy' - at `$.expected`: one of scheduled, ready, running, "
+            "succeeded, dead, cancelled.",
+        ),
+        (
+            '{"id":1,"op":"list","filter":{"states":["failed"]}}',
+            1,
+            Invalid,
+            "`: one of scheduled, ready, running,",
+        ),
         ('{"id":1,"op":"claim"}', 1, Invalid, "`claim`"),
         ('{"id":1,"op":"push","request":"no","jobs":[]}', 1, Invalid, "`$.request`"),
         ('{"id":1}', 1, Invalid, "`op`"),
@@ -97,6 +111,11 @@ def test_what_is_wrong_is_said_with_its_place(
     assert incoming.id == request_id
     assert type(incoming.op) is error
     assert says in refusal(incoming).message
+
+
+def test_the_dashboard_tells_the_states_that_there_are_as_well() -> None:
+    with pytest.raises(Invalid, match=r"state 'failed': one of scheduled, .*, cancelled\.$"):
+        wanted({"state": "failed"})
 
 
 def test_a_binary_frame_is_refused() -> None:

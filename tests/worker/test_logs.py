@@ -58,6 +58,17 @@ def test_a_failure_is_told_with_what_follows(
     assert said.endswith(f"attempt {attempt} of 3: ValueError: no such order. {follows}")
 
 
+@pytest.mark.parametrize(("attempt", "level"), [(1, "WARNING"), (3, "ERROR")])
+def test_a_failure_brings_its_traceback_and_is_an_error_where_it_is_the_last(
+    attempt: int, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = 'Traceback (most recent call last):\n  File "shop/tasks.py", line 9, in send\n'
+    error = JobError(type="builtins.ValueError", message="no", traceback=trace)
+    said = line(caplog, Failure(token="token-1", error=error), attempt=attempt)
+    assert said.partition("\n")[2] == trace.rstrip()
+    assert caplog.records[-1].levelname == level
+
+
 def test_a_cancellation_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     said = line(caplog, failure("stopped as asked"), cancelled=True)
     assert said.endswith(

@@ -56,17 +56,18 @@ def advice(source: Source, stats: Statistics) -> dict[str, Cell]:
     no_broker = _("No broker leads. Start one:")
     no_standby = _(
         "No standby asks the broker. With one, jobs go on within seconds when it dies. "
-        "Start one on another machine:"
+        "Start one on another machine, at an address of its own that all clients reach:"
     )
+    run_elsewhere = Cell(text=command(source.alias, "runbroker", "--bind", "ADDRESS:PORT"))
     if stats.broker is None and is_direct(source.alias):
-        run = Cell(text="")
+        run = run_elsewhere = Cell(text="")
         no_broker = _("None leads, and none is needed: MODE is “direct”, so each process writes.")
         no_standby = _("There is no broker to stand by for.")
     return {
         "no_broker": Cell(text=no_broker),
         "start_broker": run,
         "no_standby": Cell(text=no_standby),
-        "start_standby": run,
+        "start_standby": run_elsewhere,
     }
 
 

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -27,6 +27,8 @@ LOOK_FOR_S: Final = 0.1
 
 LOOK_PAST_HIDDEN_S: Final = 1.5
 """But for so long where jobs are left out, so that the page looks as if they had not been there."""
+
+STATES: Final = get_args(ops.JobState)
 
 List = Callable[[ops.Filter, str | None, int], ops.Listed]
 Get = Callable[[Sequence[str]], Sequence[ops.JobView | None]]
@@ -47,6 +49,9 @@ def wanted(query: Mapping[str, str]) -> ops.Filter:
     """Return the filter that a query names. Raises Invalid for one that no job can meet."""
     given: dict[str, Any] = {key: query[key] for key in ("task", "text", "error") if query.get(key)}
     if query.get("state"):
+        if query["state"] not in STATES:
+            known = ", ".join(STATES)
+            raise Invalid(f"No job can be in state {query['state'][:40]!r}: one of {known}.")
         given["states"] = [query["state"]]
     if query.get("queue"):
         given["queues"] = [query["queue"]]

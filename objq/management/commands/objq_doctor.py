@@ -15,7 +15,7 @@ from objq.errors import ObjqError
 
 
 class Command(BaseCommand):
-    help = "Check settings, store, document, broker and clocks. Exit status 1 on a problem."
+    help = "Check settings, store, document, broker, workers, clocks. Exit status 1 on a problem."
     requires_system_checks = ()  # the doctor runs them itself and reports them with the rest
 
     def add_arguments(self, parser: CommandParser) -> None:
