@@ -118,8 +118,11 @@ class Operator:
         since = self._world.store.log[self._world.store.log.index(last) + 1 :]
         if any(v.kind == "write" and v.by is actor.process for v in since):
             return False  # it may not know yet that its write was applied
-        known = actor.store.knows if hasattr(actor, "store") else None
         assert last.mark is not None
+        told = actor.client._discovery._known.header if hasattr(actor, "client") else None
+        if told is not None and told.seq > last.mark.seq:
+            return False  # by a broker that went on meanwhile
+        known = actor.store.knows if hasattr(actor, "store") else None
         if known is None or known == last.mark:
             return True
         is_older = known.seq < last.mark.seq and known.epoch <= last.mark.epoch
