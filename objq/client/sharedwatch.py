@@ -55,6 +55,8 @@ class _Pulled:
         return shared.run(self._alias, self._close)
 
     async def _pull(self, session: Session) -> Event | None:
+        if self._closed:
+            return None
         if session is not self._session or self._watching is None:
             self._session, self._watching = session, session.watch()
         event = await anext(self._watching, None)

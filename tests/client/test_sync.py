@@ -180,6 +180,8 @@ def test_a_watch_outlives_its_client_also_where_no_broker_leads(storage: None) -
         shared.reset()
         assert isinstance(waiting.result(), Disconnected)
         assert isinstance(watch.next(), Disconnected), "and begins anew"
+    shared.reset()
+    assert watch.next() is None, "closed is closed, whatever becomes of the client"
 
 
 async def test_a_watch_on_another_loop_outlives_the_client_under_it(broker: LocalBroker) -> None:
