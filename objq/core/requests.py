@@ -100,18 +100,16 @@ class RequestMemory:
     def check_room(self, request: str, max_clients: int, max_bytes: int) -> None:
         """Raise Overloaded unless a request that was not found can be remembered.
 
-        One that only continues a range takes no room.
+        Also one that continues a range may add to what is remembered: what of it is refused.
         """
         key = parse_request(request)
         assert key is not None  # find() was asked first
-        kept = self.clients.get(key.prefix)
-        if kept is None and len(self.clients) >= max_clients:
+        if key.prefix not in self.clients and len(self.clients) >= max_clients:
             raise Overloaded(
                 f"{max_clients} clients are remembered already (MAX_CLIENTS).",
                 retry_after_s=RETRY_AFTER_S,
             )
-        continues = kept is not None and bool(kept.done) and kept.done[-1][1] == key.number - 1
-        if self.size_bytes >= max_bytes and not continues:
+        if self.size_bytes >= max_bytes:
             raise Overloaded(
                 f"What has to be remembered of requests takes {self.size_bytes} bytes already; "
                 "a part of MAX_BYTES is set aside for it.",
