@@ -142,15 +142,26 @@ class Guard:
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """Raise Hang here when this process has used so much CPU time."""
+    """Raise Hang here when this process has used so much CPU time.
+
+    What is raised in a finaliser or in a callback of the garbage collector, Python only reports,
+    and goes on. So this rings again, after as much time, and leaves out the report.
+    """
+    report = sys.unraisablehook
 
     def ring(number: int, frame: FrameType | None) -> None:
         raise Hang
 
+    def leave_out(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, Hang):
+            report(unraisable)
+
     before = signal.signal(signal.SIGPROF, ring)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    sys.unraisablehook = leave_out
+    signal.setitimer(signal.ITIMER_PROF, seconds, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        sys.unraisablehook = report
         signal.signal(signal.SIGPROF, before)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from objq import framing, incoming
 from objq.core import jsontext
 from objq.server import consumer, listener
 from tests.fuzz import guided
-from tests.fuzz.guard import Finding, Guard
+from tests.fuzz.guard import Finding, Guard, Hang
 from tests.fuzz.mutate import mutants
 from tests.fuzz.run import NAMES, engines, opened, run
 
@@ -183,6 +185,38 @@ def test_a_fault_that_is_planted_is_found(plant: Plant, monkeypatch: pytest.Monk
     found = findings(name, cpu_limit_s=0.5 if kind == "hang" else 3.0)
     assert found is not None
     assert found.kind == kind, found.detail
+
+
+def test_a_hang_is_found_though_the_first_alarm_goes_unheard() -> None:
+    limit_s = 0.2
+    unheard: list[str] = []
+
+    def use_time_in_a_callback(phase: str, info: object) -> None:
+        try:
+            spend(10 * limit_s)
+        except Hang:
+            unheard.append(phase)
+            raise
+
+    def feed(data: bytes) -> list[str]:
+        gc.collect()
+        gc.callbacks.remove(use_time_in_a_callback)
+        spend(10 * limit_s)
+        return []
+
+    gc.callbacks.append(use_time_in_a_callback)
+    guard = Guard(feed, cpu_limit_s=limit_s, memory_limit_bytes=1 << 30)
+    assert not guard.give(b"", "mutations")
+    assert guard.tally.finding is not None
+    assert guard.tally.finding.kind == "hang"
+    assert unheard
+
+
+def spend(seconds: float) -> None:
+    """Use CPU time."""
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
 
 
 def test_memory_without_bound_is_found_and_the_run_fails(tmp_path: Path) -> None:
