@@ -8,7 +8,6 @@ advice.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from objq import conf
+from objq.commandline import command
 from objq.errors import ConfigurationError, DocumentError, NoDocument, Overloaded, Rejected
 from objq.overview import takers
 from objq_dashboard.page import Health
@@ -106,12 +106,6 @@ def address(url: str) -> str:
         return urlsplit(url).netloc or url
     except ValueError:  # of a standby, which anybody may claim to be
         return url
-
-
-def command(alias: str, name: str, *arguments: str) -> str:
-    """Return what to run for a backend."""
-    backend = [] if alias == "default" else ["--backend", alias]
-    return shlex.join(["python", "manage.py", name, *backend, *arguments])
 
 
 def _no_broker(source: Source, why: ObjqError, stats: Statistics) -> Health:

@@ -17,9 +17,9 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from objq import conf
+from objq.commandline import command
 from objq_dashboard.access import may_act, may_view
 from objq_dashboard.actions import offers
-from objq_dashboard.health import command
 from objq_dashboard.live.served import serves_sockets
 from objq_dashboard.live.signedin import pass_for
 from objq_dashboard.models import Queue

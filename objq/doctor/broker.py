@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator
 import objq
 from objq.broker.election import ProbeResult, Reach
 from objq.broker.probe_http import probe_http
+from objq.commandline import command
 from objq.core.document import Header
 from objq.core.ops import BrokerInfo, Statistics
 from objq.doctor.findings import Finding, ok, problem, skipped, warning
 from objq.errors import ObjqError
 from objq.options import Options
 
-START = "Start one: manage.py runbroker."
-
 
 def check_broker(
-    options: Options, header: Header, ask: Callable[[], Statistics]
+    alias: str, options: Options, header: Header, ask: Callable[[], Statistics]
 ) -> Iterator[Finding]:
     """`ask` puts a question to the broker through a client, as every worker and site does."""
     broker = header.broker
@@ -26,7 +25,7 @@ def check_broker(
         yield ok("broker", 'None leads, and MODE "direct" needs none.')
         return
     if broker is None:
-        yield problem("broker", "No broker leads: nothing is granted.", START)
+        yield problem("broker", "No broker leads: nothing is granted.", _start(alias))
         return
     if header.challenge is not None:
         yield warning(
@@ -35,7 +34,7 @@ def check_broker(
             "If the leader is well it answers within BROKER_TTL/4; else a standby takes over.",
         )
     result = asyncio.run(probe_http(broker.url))
-    finding = judge(broker, result)
+    finding = judge(alias, broker, result)
     yield finding
     if finding.level == "problem":
         yield skipped("answers", "Not asked, since it is not reached.")
@@ -54,13 +53,13 @@ def check_broker(
         yield ok("answers", "It takes this process's token and answers over the websocket.")
 
 
-def judge(broker: BrokerInfo, result: ProbeResult) -> Finding:
+def judge(alias: str, broker: BrokerInfo, result: ProbeResult) -> Finding:
     """Return what the answer of `/readyz` means for the recorded broker."""
     if result.reach is Reach.REFUSED:
         return problem(
             "broker",
             f"{broker.url} refuses the connection: the process is gone, or listens elsewhere.",
-            START,
+            _start(alias),
         )
     if result.reach is Reach.UNREACHABLE:
         return problem(
@@ -85,3 +84,7 @@ def judge(broker: BrokerInfo, result: ProbeResult) -> Finding:
             "Its log and its /readyz ('problem') say why.",
         )
     return ok("broker", f"{broker.url} leads and reaches the store.")
+
+
+def _start(alias: str) -> str:
+    return f"Start one: {command(alias, 'runbroker')}"

@@ -97,7 +97,7 @@ def _examine_broker(
     def ask_both() -> tuple[Statistics, AllWorkers]:
         return ask(), connect(alias).workers(timeout_s=ASK_TIMEOUT_S)
 
-    found = list(_guarded("broker", lambda: check_broker(options, header, ask)))
+    found = list(_guarded("broker", lambda: check_broker(alias, options, header, ask)))
     yield from found
     if header.broker is None or any(finding.level == "problem" for finding in found):
         yield unknown_workers()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 
+from objq.commandline import command
 from objq.core.ops import AllWorkers, Statistics
 from objq.doctor.findings import Finding, ok, skipped, warning
 from objq.overview import untaken
@@ -27,7 +27,7 @@ def check_workers(
         ready = stats.queues[name].ready
         jobs = "1 job is" if ready == 1 else f"{ready:,} jobs are"
         message = f"{jobs} ready in queue {name!r}, and no worker takes from it. {said}"
-        yield warning(NAME, message, f"Start one: {_command(alias, name)}")
+        yield warning(NAME, message, f"Start one: {command(alias, 'objq_worker', '--queue', name)}")
     if not waiting:
         yield ok(NAME, said)
 
@@ -37,8 +37,3 @@ def _connected(workers: AllWorkers) -> str:
     if workers.total > len(workers.workers):
         return f"At least {count:,} workers are connected."
     return "1 worker is connected." if count == 1 else f"{count:,} workers are connected."
-
-
-def _command(alias: str, queue: str) -> str:
-    backend = [] if alias == "default" else ["--backend", alias]
-    return shlex.join(["manage.py", "objq_worker", *backend, "--queue", queue])

@@ -297,14 +297,21 @@ def test_a_broker_that_is_gone_and_a_challenge_are_told_of(queue: Queue) -> None
 def test_every_way_in_which_a_broker_can_be_wrong_is_told_apart(
     result: ProbeResult, said: str
 ) -> None:
-    finding = judge(recorded(), result)
+    finding = judge("default", recorded(), result)
     assert finding.level == "problem"
     assert said in finding.message
     assert finding.advice
 
 
+def test_what_to_type_names_the_backend() -> None:
+    finding = judge("slow lane", recorded(), ProbeResult(Reach.REFUSED))
+    assert finding.advice == "Start one: python manage.py runbroker --backend 'slow lane'"
+
+
 def test_a_broker_that_leads_is_fine() -> None:
-    assert judge(recorded(), ProbeResult(Reach.ANSWERED, "gone", True, True)).level == "ok"
+    assert (
+        judge("default", recorded(), ProbeResult(Reach.ANSWERED, "gone", True, True)).level == "ok"
+    )
 
 
 def test_a_broker_with_another_secret_key_refuses_this_process(
@@ -337,7 +344,7 @@ def test_a_job_that_no_worker_takes_is_a_warning_with_the_command(
     (finding,) = found["workers"]
     assert finding["level"] == "warning"
     assert finding["message"].startswith("1 job is ready in queue 'mail', and no worker takes")
-    assert finding["advice"] == "Start one: manage.py objq_worker --queue mail"
+    assert finding["advice"] == "Start one: python manage.py objq_worker --queue mail"
     assert status == 0
     objq.connect().pause("mail")
     assert levels(examined()[0])["workers"] == ["ok"]

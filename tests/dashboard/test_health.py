@@ -273,11 +273,3 @@ def test_a_queue_that_cannot_be_asked_is_said_with_what_to_run(
     assert page.health.sentence.startswith(sentence)
     assert says in page.health.advice
     assert (page.health.command == "python manage.py runbroker") is command
-
-
-def test_what_to_run_names_the_backend(settings: Any) -> None:
-    from objq_dashboard.health import command
-
-    assert command("slow lane", "objq_worker", "--queue", "a b") == (
-        "python manage.py objq_worker --backend 'slow lane' --queue 'a b'"
-    )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from django.utils.translation import gettext as _
 
+from objq.commandline import command
 from objq.errors import ObjqError
-from objq_dashboard.health import address, command, is_direct
+from objq_dashboard.health import address, is_direct
 from objq_dashboard.page import Cell, Row
 from objq_dashboard.pages.parts import Query, answered, fact
 from objq_dashboard.wording import NOTHING, age, decimal, moment, number, rate, seconds, size, utc

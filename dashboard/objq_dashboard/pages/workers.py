@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from objq_dashboard.health import command
+from objq.commandline import command
 from objq_dashboard.page import Cell, Row
 from objq_dashboard.pages.parts import (
     Query,
