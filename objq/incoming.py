@@ -72,7 +72,7 @@ def decode_frame(frame: str | bytes, max_bytes: int = MAX_FRAME_BYTES) -> list[I
         return [_refusal(None, TooLarge(message), len(data))]
     copy = len(data) > SMALL_FRAME_BYTES
     if not is_array(data):
-        return [_decode_message(data, copy)]
+        return [decode_message(data, copy=copy)]
     try:
         messages = split(data)
     except _MALFORMED as error:
@@ -87,13 +87,17 @@ def decode_frame(frame: str | bytes, max_bytes: int = MAX_FRAME_BYTES) -> list[I
     found = []
     left = MAX_REFUSED_ITEMS
     for part in messages:
-        found.append(_decode_message(part, copy, left))
+        found.append(decode_message(part, copy=copy, most=left))
         left -= len(found[-1].refused)
     return found
 
 
-def _decode_message(data: Raw | bytes, copy: bool, most: int = MAX_REFUSED_ITEMS) -> Incoming:
-    """Decode one message, of which at most so many bad items are refused by themselves."""
+def decode_message(data: Raw | bytes, *, copy: bool, most: int = MAX_REFUSED_ITEMS) -> Incoming:
+    """Return what one message asks for; never raises.
+
+    `copy`: the JSON texts in it get buffers of their own. At most `most` bad items are refused by
+    themselves.
+    """
     size_bytes = len(memoryview(data))
     try:
         envelope = _decode_envelope(data)
@@ -206,10 +210,11 @@ def _sentence(error: Exception, inside: str = "") -> str:
     return f"The message is not strict JSON: {text}."
 
 
-def merge(
-    items: tuple[ops.ItemOutcome, ...], refused: Mapping[int, ops.ItemOutcome]
-) -> tuple[ops.ItemOutcome, ...]:
-    """Return the outcomes of all items of a request, with the refused ones back in place."""
-    rest = iter(items)
-    count = len(items) + len(refused)
-    return tuple(refused[i] if i in refused else next(rest) for i in range(count))
+def merge(answer: ops.Answer, refused: Mapping[int, ops.ItemOutcome]) -> ops.Answer:
+    """Return the answer with the outcomes of the refused items back in their places."""
+    if not refused or not isinstance(answer, ops.Outcomes):
+        return answer
+    rest = iter(answer.items)
+    count = len(answer.items) + len(refused)
+    items = tuple(refused[i] if i in refused else next(rest) for i in range(count))
+    return msgspec.structs.replace(answer, items=items)

@@ -28,6 +28,7 @@ from django.core.signals import setting_changed
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from objq import wire
 from objq.backend import ObjqBackend
 from objq.client.client import Client, narrow
 from objq.client.watching import Events
@@ -36,9 +37,9 @@ from objq.compat import Task, TaskResult, task_backends
 from objq.core import ops
 from objq.core.document import Document
 from objq.core.listing import Listing
-from objq.core.rules import apply, tick
+from objq.core.rules import apply
 from objq.core.statistics import statistics
-from objq.errors import Unsupported
+from objq.errors import Rejected, Unsupported
 from objq.execute import Execution
 from objq.ids import Ids
 from objq.options import Options
@@ -75,15 +76,23 @@ class MemoryQueue:
                 return statistics(self.document, lambda token: None)
             if isinstance(op, ops.ListJobs):
                 return self._listing.page(self.document, op, lambda token: None)
-            if isinstance(op, ops.Push):
-                self._pushed |= {job.id: None for job in op.jobs}
             if not isinstance(op, ops.Change):
                 raise Unsupported(f"The queue of a test does not know {ops.op_name(op)}.")
             if hasattr(op, "request"):
                 op = replace(op, request=f"1-testing:{next(self._requests)}")
-            now = SYSTEM_CLOCK.wall_ms()
-            tick(self.document, now, 0)
-            return apply(self.document, op, now, mint=_ids.token, epoch=EPOCH).answer
+            received = wire.as_received(op)
+            if isinstance(received.op, Rejected):
+                raise received.op
+            if isinstance(op, ops.Push):
+                self._pushed |= {job.id: None for job in op.jobs}
+            return wire.merge(self._apply(received.op), received.refused)
+
+    def _apply(self, op: ops.Op) -> ops.Answer:
+        # No request id is ever forgotten, since there is but one prefix, and it is this queue's.
+        now = SYSTEM_CLOCK.wall_ms()
+        self.document.make_due_ready(now)
+        change: ops.Change = op  # type: ignore[assignment]  # `apply` refuses what is none
+        return apply(self.document, change, now, mint=_ids.token, epoch=EPOCH).answer
 
     def push(self, jobs: Iterable[ops.NewJob]) -> ops.Outcomes:
         return narrow(self.call(ops.Push(request="", jobs=tuple(jobs))), ops.Outcomes)

@@ -36,15 +36,25 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from objq.core import ops
 from objq.core.outcomes import problem_of
-from objq.errors import BY_CODE, AskAnother, NotBroker, ObjqError, Rejected, TooLarge, Unknown
+from objq.errors import (
+    BY_CODE,
+    AskAnother,
+    Invalid,
+    NotBroker,
+    ObjqError,
+    Rejected,
+    TooLarge,
+    Unknown,
+)
 from objq.framing import MAX_FRAME_BYTES, MAX_FRAME_MESSAGES, frames
-from objq.incoming import Incoming, decode_frame, merge
+from objq.incoming import Incoming, decode_frame, decode_message, merge
 
 __all__ = [  # with what stands in framing, since it is one protocol to everybody else
     "MAX_FRAME_BYTES",
     "MAX_FRAME_MESSAGES",
     "Incoming",
     "Reply",
+    "as_received",
     "decode_frame",
     "decode_replies",
     "encode_answer",
@@ -54,6 +64,7 @@ __all__ = [  # with what stands in framing, since it is one protocol to everybod
     "encode_request",
     "error_of",
     "frames",
+    "merge",
     "problem_of",
 ]
 
@@ -89,9 +100,8 @@ def encode_answer(
     request_id: int, answer: ops.Answer, refused: Mapping[int, ops.ItemOutcome] | None = None
 ) -> bytes:
     """Return the message that grants a request, with the refused items back in their places."""
-    if refused and isinstance(answer, ops.Outcomes):
-        answer = msgspec.structs.replace(answer, items=merge(answer.items, refused))
-    return b'{"id":%d,"ok":%b}' % (request_id, _encoder.encode(answer))
+    whole = merge(answer, refused or {})
+    return b'{"id":%d,"ok":%b}' % (request_id, _encoder.encode(whole))
 
 
 def encode_delta_body(delta: ops.Delta) -> bytes:
@@ -116,15 +126,35 @@ def encode_error(request_id: int | None, error: ObjqError) -> bytes:
 def encode_request(request_id: int, op: ops.Op, max_bytes: int = MAX_FRAME_BYTES) -> bytes:
     """Return the message for an operation.
 
-    Raises TooLarge, without anything having been sent, for one that no frame can hold.
+    Raises, without anything having been sent, TooLarge for one that no frame can hold and Invalid
+    for one that is no JSON.
     """
-    message = b'{"id":%d,%b' % (request_id, _encoder.encode(op)[1:])
+    message = _encode(request_id, op)
     if len(message) > max_bytes:
         raise TooLarge(
             f"This {ops.op_name(op)} takes {len(message):,} bytes and a frame holds {max_bytes:,}: "
             "send fewer items in one request."
         )
     return message
+
+
+def as_received(op: ops.Op) -> Incoming:
+    """Return an operation of this process as a server has it that got it over the wire.
+
+    Whoever applies operations without a socket in between refuses by it what a server refuses, so
+    that nothing gets into a document that cannot be read again.
+    """
+    try:
+        return decode_message(_encode(0, op), copy=True)
+    except Invalid as error:
+        return Incoming(0, error, 0)
+
+
+def _encode(request_id: int, op: ops.Op) -> bytes:
+    try:
+        return b'{"id":%d,%b' % (request_id, _encoder.encode(op)[1:])
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise Invalid(f"This {ops.op_name(op)} cannot be written as JSON: {error}.") from error
 
 
 def decode_replies(frame: str | bytes, op_of: Callable[[int], str | None]) -> list[Reply]:

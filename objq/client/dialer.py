@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -96,7 +96,8 @@ class Dialer:
         try:
             return await asyncio.shield(dialing)
         except asyncio.CancelledError:
-            self._check_open(dialing)
+            if self._was_closed(dialing):
+                raise Unavailable(CLOSED) from None
             raise
         finally:
             self._waiters -= 1
@@ -140,12 +141,20 @@ class Dialer:
         await self.backoff.after_failure()
 
     async def recheck(self, link: Link) -> None:
-        """Wait a little and read the header again; leave the link if it names another broker."""
+        """Wait a little and read the header again; leave the link if it names another broker.
+
+        Returns at once if this is closed meanwhile, of which `link` tells.
+        """
         if link is not self._link or not link.is_open:
             return
         if self._checking is None or self._checking.done():
             self._checking = asyncio.create_task(self._recheck(link), name="objq rechecks")
-        await asyncio.shield(self._checking)
+        checking = self._checking
+        try:
+            await asyncio.shield(checking)
+        except asyncio.CancelledError:
+            if not self._was_closed(checking):
+                raise
 
     async def close(self) -> None:
         self._closed = True
@@ -247,10 +256,9 @@ class Dialer:
         self._refusals = 0
         # The backoff ends with the first answer, not here: a broker may welcome and then refuse.
 
-    def _check_open(self, dialing: asyncio.Task[Link]) -> None:
-        # Not the caller was cancelled but what it waited for.
-        if self._closed and dialing.cancelled():
-            raise Unavailable(CLOSED) from None
+    def _was_closed(self, task: asyncio.Task[Any]) -> bool:
+        """Tell whether not the caller was cancelled but the task that it waits for, by `close`."""
+        return self._closed and task.cancelled()
 
     # --- leaving ---------------------------------------------------------------------------------
 

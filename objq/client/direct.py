@@ -20,6 +20,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from objq import wire
 from objq.broker.answering import Poisoned, placed
 from objq.broker.commit import Closed
 from objq.client.alone import Alone, Entry
@@ -44,6 +45,8 @@ RETRY_AFTER_S: Final = 1.0
 
 SPREAD_S: Final = 0.1
 """Processes that lost the same broker do not all write in the same instant."""
+
+_LOOK: Final = ops.Get(ids=())
 
 KEPT_S: Final = 10.0
 """The document stays in memory for so long after a request, so that the next one reads less."""
@@ -93,16 +96,28 @@ class DirectLink:
         """A turn is under way."""
         self._closed = False
 
-    async def call(
-        self, op: ops.Op, mark_sent: Callable[[], None], *, changes: bool | None = None
-    ) -> ops.Answer:
+    async def call(self, op: ops.Op, mark_sent: Callable[[], None]) -> ops.Answer:
         """Return the answer once the write that holds its effect is durable (S2).
 
-        `mark_sent` is called when the request becomes part of a version to be written. `changes`:
-        the document is created for it where there is none; None: unless it is a look-up. Raises
-        Rejected, NotBroker if a broker is recorded whose business this is, DocumentError, and
-        LinkLost if this was closed meanwhile.
+        `mark_sent` is called when the request becomes part of a version to be written. Raises
+        Rejected, also for what a broker would not take for a request, NotBroker if a broker is
+        recorded whose business this is, DocumentError, and LinkLost if this was closed meanwhile.
         """
+        received = wire.as_received(op)
+        if isinstance(received.op, Rejected):
+            raise received.op
+        creates = not isinstance(op, ops.UNCOMMITTED)
+        answer = await self._ask(received.op, mark_sent, creates=creates)
+        return wire.merge(answer, received.refused)
+
+    async def look(self) -> None:
+        """Let `on_seen` be told of the document as it is now; create it where there is none.
+
+        Raises as `call`.
+        """
+        await self._ask(_LOOK, lambda: None, creates=True)
+
+    async def _ask(self, op: ops.Op, mark_sent: Callable[[], None], *, creates: bool) -> ops.Answer:
         if self._closed:
             raise LinkLost(CLOSED)
         if len(self._new) + len(self._batch) >= MAX_WAITING and not isinstance(op, ops.NEVER_SHED):
@@ -112,9 +127,7 @@ class DirectLink:
             )
         now = self._clock.monotonic()
         wait_s = op.wait if isinstance(op, ops.TakeClaim) else 0.0
-        if changes is None:
-            changes = not isinstance(op, ops.UNCOMMITTED)
-        entry = Entry(op, mark_sent, asked_at=now, wait_until=now + wait_s, creates=changes)
+        entry = Entry(op, mark_sent, asked_at=now, wait_until=now + wait_s, creates=creates)
         self._new.append(entry)
         self._wake.set()
         if self._task is None or self._task.done():

@@ -23,6 +23,7 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 
 from objq.client.alone import AT_ANY_TIME
+from objq.client.backoff import Backoff
 from objq.client.deadlines import in_the_way, limit_of
 from objq.client.dialer import Dialer, MakeToken, NoBroker
 from objq.client.direct import DirectLink
@@ -37,7 +38,7 @@ from objq.client.ticket import Next, Ticket
 from objq.client.watching import Watching
 from objq.clock import Clock
 from objq.core import ops
-from objq.errors import DocumentError, ExpiredId, ObjqError, Unavailable
+from objq.errors import DocumentError, ExpiredId, ObjqError, Overloaded, Unavailable
 from objq.ids import Ids
 from objq.options import Options
 from objq.store.base import AsyncStore
@@ -52,9 +53,6 @@ SHARED_READ_S: Final = 1.0
 
 FALLS_BACK: Final = (ops.Push, ops.Get)
 """What a process does for itself when no broker answers: a page need not fail for want of one."""
-
-LOOK: Final = ops.Get(ids=())
-"""Asks for nothing but a look at the document."""
 
 
 class _BrokerRecorded(Exception):
@@ -102,6 +100,7 @@ class Session:
         self._dialer = self._new_dialer(insists=options.mode == "broker")
         self._alone = options.mode == "direct"
         self._direct: DirectLink | None = None
+        self._direct_backoff = Backoff(ids)
         if self._alone:
             self._direct = DirectLink(
                 store,
@@ -259,13 +258,17 @@ class Session:
             except Unavailable as error:
                 if self._closed:
                     raise ticket.barred(Unavailable(CLOSED)) from error
-                await self._dialer.trouble(error)
+                ticket.told = error
+                await self._direct_backoff.after_failure()
                 continue
             answer = await self._send(ticket, direct)
             if isinstance(answer, ops.Answer):
+                self._direct_backoff.succeeded()
                 return answer
             if answer is Next.ELSEWHERE:
                 raise _BrokerRecorded
+            if answer is Next.RECHECK:
+                await self._direct_backoff.after_failure()
 
     async def _send(self, ticket: Ticket, link: AnyLink) -> ops.Answer | Next:
         """Send a copy and return its answer, or what to do next; raise what is conclusive."""
@@ -319,8 +322,8 @@ class Session:
             if direct is not None:
                 # Which tells the horizon the seq. Ids are for what changes something.
                 try:
-                    await direct.call(LOOK, lambda: None, changes=True)
-                except LinkLost as error:
+                    await direct.look()
+                except (LinkLost, Overloaded) as error:
                     raise Unavailable(str(error)) from error
                 continue
             found = await self._discovery.find(self._clock.monotonic() - SHARED_READ_S)

@@ -89,6 +89,8 @@ class Ticket:
         self.op: Any = op
         """With the id that it has by now."""
         self.overloaded: Overloaded | None = None
+        self.told: ObjqError | None = None
+        """What last kept this request waiting, as its peer or the store said it."""
         self.answer: ops.Answer | None = None
         """What was accepted; the deadline may strike before the caller gets it."""
         self._open = 0
@@ -152,6 +154,7 @@ class Ticket:
             return Next.ELSEWHERE
         if not isinstance(error, Rejected | DocumentError):
             self._doubt = True
+            self.told = error
             return Next.RECHECK
         if isinstance(error, ExpiredId):
             if self.in_doubt():
@@ -173,9 +176,11 @@ class Ticket:
     # --- the end ---------------------------------------------------------------------------------
 
     def gave_up(self, limit_s: float, why: ObjqError | None) -> ObjqError:
-        """Return what to raise at the deadline. `why`: what last kept the broker out of reach."""
+        """Return what to raise at the deadline. `why`: what now keeps the broker out of reach."""
+        why = why or self.told
+        answer = "answer" if self.told is None else "conclusive answer"
         if self.in_doubt() and not isinstance(self.op, READS):
-            return self.unknown(f"it was not answered within {limit_s:g} s")
+            return self.unknown(f"there was no {answer} within {limit_s:g} s", why)
         if self.overloaded is not None:
             return self.overloaded
         if isinstance(why, DocumentError | Unauthorized):
@@ -187,14 +192,14 @@ class Ticket:
         if isinstance(why, NotRunning):
             waited = f"No other broker took over within {limit_s:g} s."
             return NotRunning(f"{why.message} {waited}{sent}")
-        reason = f" {why.message}" if why is not None else ""
+        reason = f" {why.message.rstrip('.')}." if why is not None else ""
         return Unavailable(
-            f"There was no answer to this {name} within {limit_s:g} s.{reason}{sent}"
+            f"There was no {answer} to this {name} within {limit_s:g} s.{reason}{sent}"
         )
 
     def unknown(self, what: str, why: ObjqError | None = None) -> Unknown:
         name = f"{called(self.op)} {self.id}".rstrip()
-        reason = f" {why.message}" if why is not None else ""
+        reason = f" {why.message.rstrip('.')}." if why is not None else ""
         return Unknown(
             f"Whether this {name} was applied is not known: {what}.{reason} "
             "Repeating it with the same ids is safe.",

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 import objq
 from objq.arguments import NotJSON
+from objq.clock import SYSTEM_CLOCK
 from objq.compat import (
     InvalidTask,
     TaskResultStatus,
@@ -22,8 +23,8 @@ from objq.compat import (
     task_finished,
     task_started,
 )
-from objq.core.ops import Hello, TakeClaim
-from objq.errors import QueueFull, TooLarge, Unsupported
+from objq.core.ops import Hello, NewJob, TakeClaim
+from objq.errors import Invalid, QueueFull, TooLarge, Unsupported
 from objq.finding import ForeignModule
 from objq.testing import DummyBackend, ImmediateBackend, arun_jobs, clear, run_jobs
 from tests.backend import sample
@@ -250,3 +251,21 @@ def test_the_queue_of_a_test_refuses_what_it_does_not_know(dummy: DummyBackend) 
     with pytest.raises(Unsupported):
         dummy.client().call(Hello(client="x"))
     assert dummy.client().call(TakeClaim(claim="x")).jobs == ()
+
+
+def test_a_queue_may_be_used_for_longer_than_requests_are_remembered(
+    dummy: DummyBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample.add.enqueue(1, 2)
+    later_ms = SYSTEM_CLOCK.wall_ms() + 86_400_000
+    monkeypatch.setattr(type(SYSTEM_CLOCK), "wall_ms", lambda self: later_ms)
+    sample.add.enqueue(3, 4)
+    sample.add.enqueue(5, 6)
+    assert [result.return_value for result in run_jobs()] == [3, 7, 11]
+
+
+def test_what_a_broker_would_refuse_is_refused(dummy: DummyBackend) -> None:
+    job = NewJob(id="j", task="a.b", run_after=1764430000123.5)  # type: ignore[arg-type]
+    with pytest.raises(Invalid, match="run_after"):
+        dummy.client().push([job])
+    assert dummy.client().get(["j"]).jobs == (None,)

@@ -8,6 +8,7 @@ import pytest
 
 from objq.broker.election import Reach
 from objq.broker.probe_http import Readiness
+from objq.client.client import Client
 from objq.client.watching import Disconnected
 from objq.core import ops
 from objq.core.requests import parse_request
@@ -782,6 +783,30 @@ async def test_close_tells_who_still_waits() -> None:
         await sent
     with pytest.raises(Unavailable, match="closed"):
         await session.call(ops.Stats())
+
+
+@virtual
+async def test_close_while_the_header_is_read_again_tells_who_still_waits() -> None:
+    world = World()
+    world.broker().lead().handler = lambda socket, number, op: Unavailable("no store")
+    session = world.session()
+    waiting = asyncio.create_task(Client(session).push([world.job()]))
+    await asyncio.sleep(1.0)
+    await session.close()
+    with pytest.raises(Unknown, match="closed"):
+        await waiting
+
+
+@virtual
+async def test_what_a_broker_said_is_told_at_the_deadline() -> None:
+    world = World()
+    reason = "s3://jobs/queue.json: AccessDenied (the credentials have expired)"
+    world.broker().lead().handler = lambda socket, number, op: Unavailable(reason)
+    client = world.client(direct_fallback=False)
+    with pytest.raises(Unknown, match=r"no conclusive answer.*AccessDenied \(the credentials"):
+        await client.push([world.job()])
+    with pytest.raises(Unavailable, match=r"no conclusive answer.*AccessDenied"):
+        await client.get(["x"])
 
 
 @virtual

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from objq.client.patience import POLL_LONGEST_S
 from objq.client.versions import FOLLOWS_S
@@ -13,6 +13,7 @@ from objq.core import ops
 from objq.errors import (
     DocumentError,
     ForeignDocument,
+    Invalid,
     NoDocument,
     QueueFull,
     Unavailable,
@@ -40,6 +41,56 @@ def failure(grant: ops.Grant) -> ops.Failure:
 
 
 # --- operations ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("run_after", 1764430000123.5, "run_after"),
+        ("run_after", -1, "run_after"),
+        ("queue", "a\nb", "queue"),
+        ("max_attempts", 0, "max_attempts"),
+        ("priority", "high", "priority"),
+        ("id", "x" * 1000, "id"),
+        ("task", "\ud800", "JSON"),
+        ("args", Raw(b"[1"), "JSON"),
+    ],
+)
+def test_what_a_broker_would_not_take_from_a_frame_is_refused_and_harms_nobody(
+    field: str, value: object, said: str
+) -> None:
+    @virtual
+    async def check() -> None:
+        async with direct_world() as world:
+            client = world.client()
+            good = world.job()
+            bad = structs.replace(world.job(), **{field: value})
+            with pytest.raises(Invalid, match=said):
+                await client.push([bad])
+            if field not in ("task", "args"):  # of which the whole request is no JSON
+                items = (await client.push([bad, good])).items
+                assert items[0].error is not None
+                assert items[0].error.code == "invalid"
+                assert items[1].state == "ready"
+            else:
+                await client.push([good])
+            assert list(world.document().jobs) == [good.id]
+            await world.client().push([world.job()])  # also for a process that reads it anew
+
+    check()
+
+
+@virtual
+async def test_a_request_that_is_none_is_refused() -> None:
+    async with direct_world() as world:
+        client = world.client()
+        for asked in (client.push([]), client.pause(5), client.claim(queues=[])):  # type: ignore[arg-type]
+            with pytest.raises(Invalid):
+                await asked
+        job = structs.replace(world.job(), args=["text", 1])
+        await client.push([job])
+        (grant,) = (await client.claim()).jobs
+        assert bytes(grant.args) == b'["text",1]'
 
 
 @virtual
