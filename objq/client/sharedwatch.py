@@ -52,6 +52,10 @@ class _Pulled:
 
     def close(self) -> concurrent.futures.Future[None]:
         self._closed, self._next = True, None
+        if not shared.is_prepared(self._alias):  # it was closed with its session
+            closed: concurrent.futures.Future[None] = concurrent.futures.Future()
+            closed.set_result(None)
+            return closed
         return shared.run(self._alias, self._close)
 
     async def _pull(self, session: Session) -> Event | None:

@@ -184,6 +184,15 @@ def test_a_watch_outlives_its_client_also_where_no_broker_leads(storage: None) -
     assert watch.next() is None, "closed is closed, whatever becomes of the client"
 
 
+def test_a_watch_that_is_closed_after_its_client_opens_none_anew(storage: None) -> None:
+    watch = objq.connect().watch()
+    assert isinstance(watch.next(), Disconnected)
+    shared.reset()
+    with override_settings(TASKS={}):
+        watch.close()
+    assert not shared.is_prepared("default")
+
+
 async def test_a_watch_on_another_loop_outlives_the_client_under_it(broker: LocalBroker) -> None:
     watch = (await objq.aconnect()).watch()
     assert isinstance(await anext(watch), ops.Statistics)
