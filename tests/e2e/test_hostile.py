@@ -108,8 +108,7 @@ def a_site(folder: Path, **env: str) -> Iterator[Site]:
         port = free_port()
         stack.broker("broker", port)
         made = Site(stack, port)
-        stack.until(lambda: (folder / "queue" / "queue.json").exists())
-        stack.until(lambda: made.document()["broker"] is not None)
+        stack.until(lambda: stack.readyz(port)["leading"])  # not as soon as the document says so
         yield made
 
 
