@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from objq.core.ops import BrokerInfo
 from objq.store.base import ABSENT, Content, Store
 from objq.store.open import open_store
 from tests.core.world import World
-from tests.e2e.stack import POLL_S, START_TIMEOUT_S, Stack, a_stack, free_port
+from tests.e2e.stack import Stack, a_stack, free_port
 from tests.objectservers import Entry
 
 
@@ -73,17 +72,6 @@ def configured(settings: Any, entry: Entry, **options: Any) -> Iterator[Queue]:
         yield Queue(store)
 
 
-def leading_broker(stack: Stack, name: str) -> str:
-    """Start a broker and wait until it leads, so that there is a document; return its address."""
-    port = free_port()
-    address = stack.broker(name, port)
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while stack.readyz(port)["state"] != "leading":
-        assert time.monotonic() < deadline, stack.logs()
-        time.sleep(POLL_S)  # a broker tells nobody that it has begun to lead
-    return address
-
-
 @pytest.fixture
 def queue(settings: Any, file_storage: Entry) -> Iterator[Queue]:
     with configured(settings, file_storage) as queue:
@@ -94,7 +82,7 @@ def queue(settings: Any, file_storage: Entry) -> Iterator[Queue]:
 def live(queue: Queue, file_storage: Entry, tmp_path: Path) -> Iterator[Stack]:
     """A broker in a process of its own, called "broker", that leads the queue."""
     with a_stack(tmp_path, file_storage) as stack:
-        leading_broker(stack, "broker")
+        stack.leader("broker", free_port())
         yield stack
 
 

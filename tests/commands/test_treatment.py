@@ -14,9 +14,9 @@ from objq.core.codec import decode, decode_head
 from objq.doctor.treatment import adopt_document
 from objq.errors import Conflict, ForeignDocument, Unknown
 from objq.store.base import Ambiguous, Expect, Store, Tag, Unavailable
-from tests.commands.conftest import Queue, leading_broker, recorded, run
+from tests.commands.conftest import Queue, recorded, run
 from tests.core.world import World
-from tests.e2e.stack import Stack
+from tests.e2e.stack import Stack, free_port
 
 
 def a_world() -> World:
@@ -171,7 +171,7 @@ def test_after_a_restore_everything_goes_on_from_the_adopted_document(
     live.kill("broker")
     queue.put(backup)
     run("objq_doctor", "--adopt", "--yes")
-    leading_broker(live, "next")
+    live.leader("next", free_port())
     document = decode(queue.data)
     assert set(document.jobs) == {"kept"}
     # This process has seen the version that was lost: until it is restarted, it stays away.

@@ -80,10 +80,16 @@ class Stack:
         return process
 
     def broker(self, name: str, port: int) -> str:
-        """Start a broker and wait until it is ready; return its address for people."""
+        """Start a broker and wait until it leads or stands by; return its address for people."""
         self.start(name, "-m", "django", "runbroker", "--bind", f"127.0.0.1:{port}")
         self.wait_ready(name, port)
         return f"http://127.0.0.1:{port}"
+
+    def leader(self, name: str, port: int) -> str:
+        """Start a broker and wait until it leads; return its address for people."""
+        address = self.broker(name, port)
+        self.until(lambda: self.readyz(port)["leading"])
+        return address
 
     def worker(self, name: str, *arguments: str) -> None:
         self.start(name, "-m", "django", "objq_worker", "--concurrency", "4", *arguments)

@@ -85,8 +85,7 @@ def test_direct_processes_meet_a_broker_that_comes_is_killed_and_comes_again(
         stack.worker("worker-1")
         stack.worker("worker-2")
         alone = pushing(stack, MIXED)
-        stack.broker("broker", port)
-        stack.until(lambda: stack.readyz(port)["leading"])
+        stack.leader("broker", port)
         pushers = [pushing(stack, MIXED) for _ in range(2)]
         stack.until(lambda: stack.ran() >= MIXED * 3 // 2)
         stack.kill("broker")

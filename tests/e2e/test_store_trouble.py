@@ -93,7 +93,7 @@ def test_a_leader_whose_store_hangs_ends_with_its_grace_and_says_that_it_has_not
 ) -> None:
     with a_troubled_stack(seaweedfs_storage, tmp_path, SHUTDOWN_GRACE=1) as (stack, weather):
         leader, standby = free_port(), free_port()
-        stack.broker("leader", leader)
+        stack.leader("leader", leader)
         stack.broker("standby", standby)
         weather.action = Forward(delay_s=HANGS_S)
         assert stack.terminate("leader", timeout_s=HANGS_S / 2) == 1

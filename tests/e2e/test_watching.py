@@ -63,7 +63,7 @@ def test_pages_workers_history_and_metrics(stack: Stack) -> None:
 
 def test_a_watch_sees_changes_and_survives_the_broker(stack: Stack) -> None:
     first, second = free_port(), free_port()
-    stack.broker("leader", first)
+    stack.leader("leader", first)
     stack.broker("standby", second)
     client = objq.connect()
     with client.watch() as watch:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from tests.commands.conftest import leading_broker
 from tests.e2e.stack import Stack, a_stack, free_port
 from tests.objectservers import CACHE
 from tests.servers import skip_or_fail
@@ -90,7 +89,8 @@ def make_token(stack: Stack, role: str) -> str:
 def two_brokers(file_storage: Any, tmp_path: Path) -> Iterator[tuple[Stack, list[str]]]:
     install_ws()
     with a_stack(tmp_path, file_storage) as stack:
-        addresses = [leading_broker(stack, "leader"), stack.broker("standby", free_port())]
+        leader = stack.leader("leader", free_port())
+        addresses = [leader, stack.broker("standby", free_port())]
         yield stack, addresses
 
 
