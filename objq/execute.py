@@ -279,7 +279,7 @@ def _find(path: str, code_since: int | None) -> tuple[Task[..., Any], BaseExcept
         since = datetime.fromtimestamp(code_since / 1000, timezone.get_default_timezone())
         missing = finding.TaskMissing(
             f"{error}; this worker started at {since:%H:%M:%S (%Y-%m-%d, %Z)}: restart it if the "
-            "task is newer",
+            "task is newer, or bring the old name back if it was renamed while jobs waited",
             name=error.name,
         )
         return finding.missing_task(path, missing), missing

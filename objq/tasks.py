@@ -210,6 +210,10 @@ def enqueue_on_commit(task: Task[..., Any], *args: Any, **kwargs: Any) -> TaskRe
     The transaction is the default database's. If the push fails after the commit, its error is
     raised to whoever committed: the data is there, the job is not (or, with `Unknown`, may be).
     """
+    if not isinstance(task, Task):
+        raise TypeError(
+            f"enqueue_on_commit takes a task, as in enqueue_on_commit(greet, name), not {task!r}."
+        )
     backend = task.get_backend()
     if not isinstance(backend, Preparing):
         raise InvalidTask(

@@ -7,8 +7,8 @@ place of broker and store: what is refused in production is refused here, and ta
 options (Django's own Immediate and Dummy backends fail on those while modules are imported).
 
 `ImmediateBackend` runs a job before `enqueue` returns, retries included, and waits for nothing but
-a `run_after`. `DummyBackend` keeps jobs until `run_jobs` runs them. The same helper also runs what
-the real backend has in its queue, so that a test can look at both ends without a worker.
+a `run_after`. `DummyBackend` keeps jobs until `run_jobs` runs them. With `real=True` that also runs
+what the real backend has in its queue, so that a test can look at both ends without a worker.
 
 Jobs run in the calling thread, hence in the transaction of a `TestCase`. A task's `timeout` is not
 enforced. What is queued outlives a test: call `clear()` in between.
@@ -16,6 +16,8 @@ enforced. What is queued outlives a test: call `clear()` in between.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -193,10 +195,10 @@ class ImmediateBackend(DummyBackend):
         return result
 
     def _run(self, result: TaskResult[..., Any]) -> None:
-        run_jobs(self.alias)
+        _run_jobs(self.alias)
         while _waits_for_retry(self.client().get((result.id,)).jobs[0]):
             self.client().run_now([result.id])
-            run_jobs(self.alias)
+            _run_jobs(self.alias)
         result.refresh()
 
 
@@ -206,19 +208,40 @@ def run_jobs(
     queues: Sequence[str] | None = None,
     until: datetime | None = None,
     most: int = 1000,
+    real: bool = False,
 ) -> list[TaskResult[..., Any]]:
     """Run what is ready, one job after the other, in this thread; return the results.
 
     `queues`: all that the backend has, unless given. `until`: as though it were that time already,
     so that what is scheduled before it runs too, retries included (test backends only). At most
-    `most` attempts are made.
+    `most` attempts are made. `real`: the backend may be the real one, whose jobs are then run here,
+    whoever enqueued them, and end for good, also if the test's database is rolled back.
     """
+    with contextlib.suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise TypeError("run_jobs() holds up the event loop: await objq.testing.arun_jobs().")
+    return _run_jobs(alias, queues=queues, until=until, most=most, real=real)
+
+
+def _run_jobs(
+    alias: str,
+    *,
+    queues: Sequence[str] | None = None,
+    until: datetime | None = None,
+    most: int = 1000,
+    real: bool = False,
+) -> list[TaskResult[..., Any]]:
     backend = task_backends[alias]
     if not isinstance(backend, ObjqBackend):
         raise TypeError(f"TASKS[{alias!r}] is no backend of objq but {type(backend).__name__}.")
     client: Any = backend.client()
     if until is not None and not isinstance(client, MemoryQueue):
         raise TypeError("run_jobs(until=…) needs a backend of objq.testing.")
+    if not (real or isinstance(client, MemoryQueue)):
+        raise TypeError(
+            f"TASKS[{alias!r}] is the real queue, and run_jobs() would run whatever is in it: use "
+            "a backend of objq.testing in the settings of your tests, or say run_jobs(real=True)."
+        )
     names = tuple(queues or sorted(backend.queues) or client.call(ops.Stats()).queues)
     ran: dict[str, None] = {}
     for _ in range(most if names else 0):

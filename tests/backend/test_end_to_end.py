@@ -43,7 +43,7 @@ def test_a_task_is_enqueued_run_and_read() -> None:
     result = sample.add.enqueue(1, b=2)
     again = sample.add.get_result(result.id)
     assert (again.status, again.args, again.kwargs) == (TaskResultStatus.READY, [1], {"b": 2})
-    assert [ran.id for ran in run_jobs()] == [result.id]
+    assert [ran.id for ran in run_jobs(real=True)] == [result.id]
     result.refresh()
     assert result.return_value == 3
     assert result.attempts == 1
@@ -62,7 +62,7 @@ async def test_the_same_asynchronously() -> None:
 @pytest.mark.usefixtures("broker")
 def test_a_task_that_fails_for_good() -> None:
     result = sample.fail.using(max_attempts=1).enqueue("no")
-    run_jobs()
+    run_jobs(real=True)
     result.refresh()
     assert result.status is TaskResultStatus.FAILED
     (error,) = result.errors
@@ -113,7 +113,7 @@ def test_without_a_broker_and_fallback_it_raises_in_time(store: Store) -> None:
 def test_in_direct_mode_everything_goes_without_a_broker() -> None:
     with quick(MODE="direct", ENQUEUE_TIMEOUT=10, MAX_JOBS=7):
         result = sample.add.enqueue(1, b=2)
-        assert [ran.id for ran in run_jobs()] == [result.id]
+        assert [ran.id for ran in run_jobs(real=True)] == [result.id]
         result.refresh()
         assert result.return_value == 3
 

@@ -105,3 +105,9 @@ def test_a_push_that_fails_is_told_to_whoever_commits(
 def test_a_backend_that_cannot_name_a_job_first_is_refused() -> None:
     with override_settings(TASKS=STOCK), pytest.raises(InvalidTask, match=r"objq\.testing"):
         objq.enqueue_on_commit(sample.add, 1)
+
+
+def test_what_is_no_task_is_refused_with_the_way_to_say_it() -> None:
+    for slip in (sample.add.enqueue, sample.add.func, "sample.add"):
+        with pytest.raises(TypeError, match=r"enqueue_on_commit\(greet, name\)"):
+            objq.enqueue_on_commit(slip, 1, 2)  # type: ignore[arg-type]

@@ -269,3 +269,25 @@ def test_what_a_broker_would_refuse_is_refused(dummy: DummyBackend) -> None:
     with pytest.raises(Invalid, match="run_after"):
         dummy.client().push([job])
     assert dummy.client().get(["j"]).jobs == (None,)
+
+
+def test_the_real_queue_is_not_run_by_mistake() -> None:
+    with (
+        override_settings(
+            TASKS={
+                "default": {
+                    "BACKEND": "objq.backend.ObjqBackend",
+                    "OPTIONS": {"STORAGE": "default"},
+                }
+            }
+        ),
+        pytest.raises(TypeError, match=r"real queue.*objq\.testing.*real=True"),
+    ):
+        run_jobs()
+
+
+async def test_in_a_running_loop_it_says_what_to_await(dummy: DummyBackend) -> None:
+    await sample.add.aenqueue(1, 2)
+    with pytest.raises(TypeError, match=r"await objq\.testing\.arun_jobs\(\)"):
+        run_jobs()
+    assert [result.return_value for result in await arun_jobs()] == [3]

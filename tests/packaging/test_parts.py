@@ -12,14 +12,15 @@ COMMANDS = sorted((ROOT / "objq/management/commands").glob("[!_]*.py"))
 LONGEST_COMMAND = 60
 
 OPEN_TO_THE_DASHBOARD = {
-    *("objq", "objq.client.reading", "objq.client.sync", "objq.compat", "objq.conf"),
+    *("objq", "objq.client.reading", "objq.client.sync", "objq.commandline", "objq.compat"),
+    "objq.conf",
     *("objq.core.ops", "objq.core.filters", "objq.core.transitions", "objq.errors", "objq.finding"),
     "objq.overview",
 }
 """The client and its type, the document where no broker answers, where Django has its checks of
 tasks, which aliases there are, the words of requests and answers, what a text is found in, what can
-be done in which state, errors, which task a path leads to, and who takes
-from a queue."""
+be done in which state, errors, which task a path leads to, and who takes from
+a queue, and what to type."""
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.stem)

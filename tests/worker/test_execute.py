@@ -180,7 +180,7 @@ async def test_a_task_newer_than_the_worker_waits_for_the_deployment_to_reach_it
     assert [failure.retry_after for failure in failures] == [60, 120, 240, UNSET]
     assert re.search(
         r"; this worker started at \d\d:\d\d:\d\d \(\d{4}-\d\d-\d\d, \S+\): "
-        r"restart it if the task is newer$",
+        r"restart it if the task is newer, or bring the old name back if it was renamed ",
         failures[0].error.message,
     )
 
