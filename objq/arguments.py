@@ -25,9 +25,6 @@ from msgspec import Raw
 from objq.core.jsontext import MAX_DEPTH
 from objq.errors import Invalid
 
-MAX_INT_BITS: Final = 14_000
-"""Longer integers are more than the 4,300 digits that Python reads back."""
-
 RESULT: Final = "result"
 """The name of what a task returns, of which advice speaks in other words."""
 
@@ -70,9 +67,7 @@ def _plain(value: Any, path: Path) -> Any:
     if isinstance(value, str):
         return _text(value, path)
     if isinstance(value, int):
-        if value.bit_length() > MAX_INT_BITS:
-            raise _refusal(path, "an int of more than 4,200 digits", "Pass it as text, in hex.")
-        return value
+        return _integer(value, path)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise _refusal(path, f"{value!r}, which is not a JSON number", "Pass None or text.")
@@ -85,6 +80,15 @@ def _plain(value: Any, path: Path) -> Any:
             return {_key(key, path): _plain(value[key], (*path, key)) for key in value}
         return [_plain(item, (*path, index)) for index, item in enumerate(value)]
     raise _refusal(path, f"of type {_type_name(value)}, which JSON does not have", _fix(value))
+
+
+def _integer(value: int, path: Path) -> int:
+    try:
+        float(value)  # which is how many readers of JSON take it
+    except OverflowError as error:
+        what = "an int of more than 308 digits, beyond what JSON numbers hold"
+        raise _refusal(path, what, "Pass it as text, in hex.") from error
+    return value
 
 
 def _text(value: str, path: Path) -> str:

@@ -93,8 +93,8 @@ class ObjqBackend(BaseTaskBackend):
         super().validate_task(task)
         if len(task.module_path) > ops.MAX_TASK:
             raise InvalidTask(f"The task's path has more than {ops.MAX_TASK} characters.")
-        if not 1 <= len(task.queue_name) <= ops.MAX_NAME:
-            raise InvalidTask(f"A queue's name has 1 to {ops.MAX_NAME} characters.")
+        if not ops.is_queue_name(task.queue_name):
+            raise InvalidTask(f"A queue's name has {ops.QUEUE_NAMES}.")
 
     def enqueue(
         self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]

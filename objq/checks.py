@@ -32,7 +32,7 @@ from django.core.files.storage import FileSystemStorage, InMemoryStorage, storag
 
 from objq.compat import NATIVE
 from objq.conf import backend_aliases
-from objq.core.ops import MAX_NAME
+from objq.core.ops import QUEUE_NAMES, is_queue_name
 from objq.errors import ConfigurationError
 from objq.optionrules import did_you_mean, find_problems, parse
 from objq.options import Options
@@ -101,9 +101,9 @@ def _check_queues(where: str, queues: object, options: Options) -> Iterator[Chec
         yield Error(f"{where}: QUEUES is {queues!r}, not a list.", hint=hint, id="objq.E010")
         return
     for name in queues:
-        if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME:
+        if not is_queue_name(name):
             message = f"{where}: {name!r} in QUEUES is not a queue name."
-            hint = f"A name is text of 1 to {MAX_NAME} characters."
+            hint = f"A name is text of {QUEUE_NAMES}."
             yield Error(message, hint=hint, id="objq.E010")
     if len(queues) > options.max_queues:
         message = f"{where}: QUEUES has {len(queues)} names, MAX_QUEUES is {options.max_queues}."

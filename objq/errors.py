@@ -165,7 +165,7 @@ class NoDocument(DocumentError):
         return cls(
             f"There is no {name}. If there was one, put its last version back first (see Backup and "
             "restore in docs/operating.md): whatever is created now begins empty. Else start "
-            'manage.py runbroker, which creates it; with `"MODE": "direct"` the first push does.'
+            "manage.py runbroker, which creates it; with MODE 'direct' the first push does."
         )
 
 

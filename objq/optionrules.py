@@ -56,9 +56,11 @@ BOUNDS: Final = (
         1,
         "a push could be repeated after the document has forgotten its request id",
     ),
-    Bound("MAX_JOB_BYTES", "MAX_BYTES", 0.5, "one job would fill the document"),
-    Bound("MAX_RESULT_BYTES", "MAX_BYTES", 0.125, "one result would fill what is kept of results"),
-    Bound("MAX_ERROR_BYTES", "MAX_BYTES", 0.125, "one error would fill what is kept of dead jobs"),
+    # So a job that has ended is within the eighth that is kept of its kind (`KEPT_SHARE`), with its
+    # arguments, its result and the errors of its attempts (`ERRORS_SHARE`).
+    Bound("MAX_JOB_BYTES", "MAX_BYTES", 1 / 16, "one job would fill what is kept of dead jobs"),
+    Bound("MAX_RESULT_BYTES", "MAX_BYTES", 1 / 32, "one result would fill what is kept of results"),
+    Bound("MAX_ERROR_BYTES", "MAX_BYTES", 1 / 64, "one error would fill what is kept of a job's"),
 )
 
 
@@ -179,7 +181,7 @@ def _check_combinations(raw: Mapping[str, Any]) -> list[Problem]:
         Problem(
             "E004",
             f"{option} = {options[option]!r} is more than "
-            f"{'' if times == 1 else f'{times:g} times '}{limit} = {options[limit]!r}: {why}.",
+            f"{_times(times)}{limit} = {options[limit]!r}: {why}.",
             f"Lower {option} or raise {limit}.",
         )
         for option, limit, times, why in BOUNDS
@@ -189,6 +191,12 @@ def _check_combinations(raw: Mapping[str, Any]) -> list[Problem]:
         message = 'BROKER_URL is set although MODE = "direct" uses no broker.'
         problems.append(Problem("E004", message, "Leave out one of the two."))
     return problems
+
+
+def _times(times: float) -> str:
+    if times == 1:
+        return ""
+    return f"{times:g} times " if times > 1 else f"1/{1 / times:g} of "
 
 
 def complete(raw: Mapping[str, Any]) -> dict[str, Any]:

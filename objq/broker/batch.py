@@ -9,6 +9,9 @@
 6. if there is a commit, heartbeats heard since the last one are written down, and records that
    are kept no longer go
 
+Where the store refuses the size of that, `Batch.lighten` leaves out what makes it larger, from the
+last of these to the first, until what makes room gets through (S13).
+
 The same batch may run several times, on another version each time (after a conflict). Every run
 starts from what was there before the first: outcomes are set anew, and waiting claims are restored.
 """
@@ -16,12 +19,14 @@ starts from what was there before the first: outcomes are set anew, and waiting 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from objq.broker.answering import Poisoned, refused_again
 from objq.broker.inbox import Entry, begun_of
 from objq.broker.leases import Leases
+from objq.broker.room import Load
 from objq.broker.waiters import Waiters
 from objq.clock import Clock
 from objq.core import ops
@@ -29,13 +34,22 @@ from objq.core.claiming import beat, beats_behind
 from objq.core.document import Document
 from objq.core.ending import expire
 from objq.core.rules import apply, tick, tidy
-from objq.errors import ObjqError, QueueFull, Unavailable
+from objq.errors import ObjqError, Unavailable
 
 logger = logging.getLogger("objq.broker")
+
+NOTHING_GRANTED: Final = "The document is too large for the store to take another claim."
 
 
 class Deposed(Exception):
     """The document names another leader: this broker's id must never commit again (S4)."""
+
+
+class Expired(NamedTuple):
+    """A claim that ended because its holder fell silent."""
+
+    job: str
+    worker: str
 
 
 @dataclass(slots=True)
@@ -43,34 +57,68 @@ class Batch:
     """The requests of one commit. `served`: claims that waited and were granted by the last run."""
 
     entries: list[Entry]
+    load: Load = Load.ALL
     served: list[Entry] = field(default_factory=list)
-    ran: bool = False
-    again: bool = False
-    """This run is not the first: the version that an earlier one made may be in the store."""
+    deferred: list[Entry] = field(default_factory=list)
+    """Those that have to wait for the next commit, since they do not fit into this one."""
 
-    serving: bool = True
-    expired: int = 0
+    ran: bool = False
+    expired: list[Expired] = field(default_factory=list)
     beaten: tuple[set[str], set[str]] = field(default_factory=lambda: (set(), set()))
 
     def everyone(self) -> list[Entry]:
-        return [*self.entries, *self.served]
+        return [*self.entries, *self.served, *self.deferred]
 
-    def lighten(self, error: Exception) -> bool:
+    def lighten(self, refusal: Callable[[ops.Op], ObjqError]) -> bool:
         """Give up what makes the document larger; return False if nothing such is left.
 
-        The store refused a document of this size, for good: pushes are refused, then grants wait,
-        so that outcomes, which make room, get through (S13).
+        The store refused a document of this size: what makes it larger for good is refused, with
+        what `refusal` says; then grants wait, and what the leader would write of its own; then the
+        heavier half of the requests, again and again, until the lightest is alone. A request that
+        changed nothing weighs nothing, and may be the repeat of one that is in: it stays.
         """
-        heavy = [entry for entry in self.entries if isinstance(entry.op, ops.GROWING)]
-        self.entries = [entry for entry in self.entries if entry not in heavy]
-        for entry in heavy:
-            entry.refuse(
-                QueueFull(f"The store takes no larger document ({error}).", retry_after_s=5.0)
-            )
+        heavy = [entry for entry in self.entries if entry.changed and _grows(entry)]
         if heavy:
+            self.take_out(heavy)
+            for entry in heavy:
+                entry.refuse(refusal(entry.op))
             return True
-        self.serving, served = False, self.serving
-        return served
+        if self.load < Load.NO_GRANTS and any(_is_granted(entry) for entry in self.everyone()):
+            self.load = Load.NO_GRANTS
+            return True
+        if self.load < Load.REQUESTS:
+            self.load = Load.REQUESTS
+            return True
+        return self._defer_half()
+
+    def take_out(self, entries: Collection[Entry]) -> None:
+        """Let some not be part of this commit."""
+        gone = set(entries)
+        self.entries = [entry for entry in self.entries if entry not in gone]
+
+    def _defer_half(self) -> bool:
+        if len(self.entries) < 2:
+            return False
+        by_weight = sorted(self.entries, key=_weight)
+        heavier = by_weight[len(by_weight) // 2 :]
+        self.take_out(heavier)
+        for entry in heavier:
+            entry.outcome, entry.changed = None, False
+        self.deferred = sorted([*self.deferred, *heavier], key=lambda entry: entry.arrival)
+        return True
+
+
+def _grows(entry: Entry) -> bool:
+    return isinstance(entry.op, ops.GROWING)
+
+
+def _is_granted(entry: Entry) -> bool:
+    return entry.changed and isinstance(entry.op, ops.TakeClaim)
+
+
+def _weight(entry: Entry) -> tuple[bool, int]:
+    """Return what sorts requests by how much larger they make the document: deletes come first."""
+    return not isinstance(entry.op, ops.Delete), entry.size_bytes
 
 
 class Group:
@@ -111,20 +159,20 @@ class Group:
         now = self._clock.wall_ms()
         tick(document, now, self._led_ms(longest_s))
         silent = self._silent(batch, document, silent_at)
-        if silent or any(isinstance(entry.op, ops.REPORTS) for entry in batch.entries):
+        beats = batch.load < Load.REQUESTS
+        if beats and (silent or any(isinstance(entry.op, ops.REPORTS) for entry in batch.entries)):
             beat(document, (), self.started, now)  # whether an attempt had started matters to both
-        behind = beats_behind(document, self.heard, now)
+        behind = beats and beats_behind(document, self.heard, now)
         for entry in batch.entries:
             self._apply(entry, batch, document, now)
-        batch.expired = expire(document, silent, now) if silent else 0
-        if batch.expired:
-            logger.warning("%d claims expired.", batch.expired, extra={"event": "claims_expired"})
-        if batch.serving:
+        self._expire(batch, document, silent, now)
+        if batch.load < Load.NO_GRANTS:
             self._serve(batch, document, now)
         wanted = document.dirty or behind or document.challenge is not None
-        if wanted:
+        if wanted and beats:
             batch.beaten = (set(self.heard), set(self.started))
             beat(document, self.heard, self.started, now)
+        if wanted:
             tidy(document)
         return wanted
 
@@ -148,11 +196,11 @@ class Group:
                 self._waiters.discard(entry)
             # If the version that was written lies beneath this one, the claims that it served hold
             # their jobs: they have to ask, since waiting claims are woken only by jobs to spare.
-            holding = [entry for entry in batch.served if entry.claim_id in document.claims_by_id]
+            holding = {e: None for e in batch.served if e.claim_id in document.claims_by_id}
             self._waiters.take_back(entry for entry in batch.served if entry not in holding)
             batch.entries = [*holding, *batch.entries]
             batch.served = []
-        batch.again, batch.ran = batch.ran, True
+        batch.ran = True
         batch.beaten = (set(), set())
 
     def _led_ms(self, longest_s: float) -> int:
@@ -163,7 +211,7 @@ class Group:
         return led_ms
 
     def _silent(self, batch: Batch, document: Document, at: float | None) -> list[str]:
-        if at is None:
+        if at is None or batch.load >= Load.REQUESTS:
             return []
         # Whoever repeats a claim in this batch lives, and is about to be told its tokens.
         asking = {entry.claim_id for entry in batch.entries if not entry.future.done()}
@@ -176,21 +224,25 @@ class Group:
                 silent.append(token)
         return silent
 
+    def _expire(self, batch: Batch, document: Document, silent: list[str], now: int) -> None:
+        live = (job for token in silent if (job := document.claims.get(token)) is not None)
+        batch.expired = [Expired(job.id, job.claim.worker) for job in live if job.claim is not None]
+        if silent:
+            expire(document, silent, now)
+
     def _apply(self, entry: Entry, batch: Batch, document: Document, now: int) -> None:
         if entry.future.done() and not isinstance(entry.op, ops.REPORTS):
             return  # nobody waits for it any more, and nobody was told that it is in
-        is_claim = isinstance(entry.op, ops.TakeClaim)
+        again, entry.tried = entry.tried, True
         try:
-            if is_claim and batch.serving:
-                self._serve(batch, document, now)  # those who came before
-            elif is_claim:
-                raise Unavailable("The document is too large for the store to take another claim.")
+            if isinstance(entry.op, ops.TakeClaim):
+                self._make_way(entry, batch, document, now)
             entry.begun = begun_of(document, entry.op)
             entry.outcome, entry.changed = apply(
                 document, entry.op, now, mint=self._mint, epoch=self.epoch
             )
         except ObjqError as error:
-            entry.outcome = refused_again(error, entry.op) if batch.again else error
+            entry.outcome = refused_again(error, entry.op) if again else error
         except Exception as error:
             logger.exception(
                 "Request %s failed.", ops.op_name(entry.op), extra={"event": "request_failed"}
@@ -198,6 +250,13 @@ class Group:
             raise Poisoned([entry]) from error
         if isinstance(entry.outcome, ops.Granted) and not entry.outcome.jobs:
             self._let_wait(entry)
+
+    def _make_way(self, claim: Entry, batch: Batch, document: Document, now: int) -> None:
+        """Serve those who waited before this claim. Raises Unavailable where nothing is granted."""
+        if batch.load < Load.NO_GRANTS:
+            self._serve(batch, document, now)
+        elif claim.claim_id not in document.claims_by_id:  # what it holds, it is told
+            raise Unavailable(NOTHING_GRANTED)
 
     def _let_wait(self, entry: Entry) -> None:
         assert isinstance(entry.op, ops.TakeClaim)

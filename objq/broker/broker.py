@@ -110,6 +110,7 @@ class Broker:
         self._stopping = asyncio.Event()
         self._gave_up = False
         self._pauses = PauseWatch(clock, settings.pause_s)
+        self._committer.reader.working = self._pauses.working
 
     # --- what servers and consumers use ----------------------------------------------------------
 
@@ -196,7 +197,8 @@ class Broker:
     def readiness(self) -> dict[str, Any]:
         """Return what `/readyz` says. `store_ok`: the store was reached within BROKER_TTL."""
         readiness = describe(self._committer, self._clock, self._options.broker_ttl_s)
-        problem = readiness["problem"] or self._standby.problem
+        own = self._leader.problem if self._leader is not None else self._standby.problem
+        problem = readiness["problem"] or own
         lead = {"broker": self.id, "state": self.state, "leading": self.leading}
         return lead | readiness | {"problem": problem}
 
@@ -239,9 +241,9 @@ class Broker:
             await asyncio.wait_for(self._finished.wait(), self._options.shutdown_grace_s)
         except TimeoutError:
             logger.error(
-                "Could not finish within SHUTDOWN_GRACE (%g s): this broker has not stepped down, "
-                "and what waited for it has an unknown outcome.",
+                "Could not finish within SHUTDOWN_GRACE (%g s): %s.",
                 self._options.shutdown_grace_s,
+                self._what_is_unfinished(),
                 extra={"event": "grace_over"},
             )
             self._gave_up = True
@@ -249,6 +251,11 @@ class Broker:
             self._main.cancel()
             await self._finished.wait()
         return not self._gave_up
+
+    def _what_is_unfinished(self) -> str:
+        if self._leader is not None or self._standby.may_lead:
+            return "this broker has not stepped down, and what waited for it has an unknown outcome"
+        return "the store has not answered the last write of this standby"
 
     async def _stand_by_and_lead(self) -> None:
         with contextlib.suppress(Closed):
@@ -259,6 +266,7 @@ class Broker:
                 self._leader = Leader(
                     self._committer,
                     lead.document,
+                    self._settings,
                     self._clock,
                     self._ids,
                     wait_s=lead.wait_s,

@@ -13,7 +13,9 @@ the write succeeded               confirmed
                                   The version we expected: a stale read, repeat. Anything newer:
                                   adopt it, run the change on it (the rules make that harmless where
                                   our version lies underneath) and write that
-`TooLarge`                        not applied; the change is given up and the error raised
+`TooLarge`                        this attempt was not applied, nor will be: the change is given up
+                                  and the error raised. Where an earlier attempt of these bytes was
+                                  ambiguous, that one may be in the store: `PerhapsApplied`
 ================================  ===============================================================
 
 What must not be built upon is refused by `objq.broker.reading`; nothing is written meanwhile.
@@ -33,15 +35,28 @@ from objq.core.codec import seal
 from objq.core.document import Document, Header
 from objq.errors import NoDocument
 from objq.ids import Ids
-from objq.store.base import ABSENT, AsyncStore, Conflict, Expect, StoreError, Tag, TooLarge
+from objq.store.base import (
+    ABSENT,
+    Ambiguous,
+    AsyncStore,
+    Conflict,
+    Expect,
+    StoreError,
+    Tag,
+    TooLarge,
+)
 
-__all__ = ["Change", "Closed", "Committer", "Superseded"]
+__all__ = ["Change", "Closed", "Committer", "PerhapsApplied", "Superseded"]
 
 Change = Callable[[Document], bool]
 
 
 class Superseded(Exception):
     """The document is no longer the version that the change was meant for."""
+
+
+class PerhapsApplied(TooLarge):
+    """The store refused the size of a version, and an earlier attempt may have brought it in."""
 
 
 class Committer:
@@ -60,7 +75,10 @@ class Committer:
         self.size_bytes = 0
         """The size of the last version that was written here."""
         self.refused_bytes: int | None = None
-        """The size of the last version that the store refused as too large."""
+        """The size of the last version that the store refused as too large, if it has taken none
+        of that size since."""
+        self.writing = False
+        """A version is on its way to the store, or may be in it: its fate is not known."""
         self._store = store
         self._clock = clock
         self._ids = ids
@@ -108,13 +126,15 @@ class Committer:
         raises, the document in memory is dropped and the error goes to the caller. `leading`: the
         commit answers a challenge, as only the leader's may.
 
-        Raises NoDocument, TooLarge (the store's), Closed, and what `change` raises.
+        Raises NoDocument, TooLarge (the store's; PerhapsApplied where the version may be in it all
+        the same), Closed, and what `change` raises.
         """
         async with self._lock:
             while True:
                 document = self._document or await self._load()
                 try:
-                    wanted = change(document) or document.dirty
+                    with self.reader.working():
+                        wanted = change(document) or document.dirty
                 except BaseException:
                     self.drop()
                     raise
@@ -176,8 +196,15 @@ class Committer:
         """Write the document until it is known whether it is in; return False if another is."""
         self._settled = False
         self.pace.limit(document.settings.write_apart_s)
-        data = seal(document, self._ids.token(), self._clock.wall_ms(), leading=leading)
-        ours = document.header()
+        with self.reader.working():
+            data = seal(document, self._ids.token(), self._clock.wall_ms(), leading=leading)
+        try:
+            return await self._write(data, document.header(), expect)
+        finally:
+            self.writing = False
+
+    async def _write(self, data: bytes, ours: Header, expect: Expect) -> bool:
+        doubtful = False
         while True:
             await self.reader.sleep(self.pace.delay(self._clock.monotonic()))
             started = self._clock.monotonic()
@@ -187,11 +214,15 @@ class Committer:
                 tag = await self._put(data, expect)
             except Conflict:
                 self.stats.conflicts += 1
-            except TooLarge:
+                self.writing = doubtful
+            except TooLarge as error:
                 self.refused_bytes = len(data)
                 self.drop()
+                if doubtful:
+                    raise PerhapsApplied(str(error)) from error
                 raise
             except StoreError as error:
+                self.writing = doubtful = doubtful or isinstance(error, Ambiguous)
                 await self.reader.back_off(error)
                 continue
             else:
@@ -214,6 +245,7 @@ class Committer:
     async def _put(self, data: bytes, expect: Expect) -> Tag:
         self.reader.check_open()
         assert self._in_flight == 0, "two writes in flight"
+        self.writing = True
         self._in_flight += 1
         self.stats.max_in_flight = max(self.stats.max_in_flight, self._in_flight)
         self.stats.attempts += 1
@@ -241,6 +273,8 @@ class Committer:
         self.stats.commits += 1
         self.stats.bytes_written += size_bytes
         self.size_bytes = size_bytes
+        if self.refused_bytes is not None and size_bytes >= self.refused_bytes:
+            self.refused_bytes = None
         self.reader.written = header
         self._settled = True
         self._confirm(header, tag, started)

@@ -7,8 +7,8 @@ that permits:
 there is no document, and never was one                       create it
 nobody is recorded as leader                                  take over this version
 the leader answers, leads, and has reached the store lately   wait
-a port that was the leader's in this epoch now refuses, or    the leader's process is dead: take
-this very process has bound the recorded host and port        over this version
+the leader's own port, reached in this epoch, now refuses,    the leader's process is dead: take
+or this very process has bound the recorded host and port     over this version
 a challenge stands for BROKER_TTL since it was first seen     take over this version
 anything else, for a while                                    write a challenge
 ============================================================  ===================================
@@ -16,7 +16,10 @@ anything else, for a while                                    write a challenge
 Any commit of the leader removes a challenge, so a leader that makes progress is never taken over,
 whether or not it can be reached from here. Challenges that were answered back off. A broker that
 was deposed while alive proves by that that it judged wrongly before: it only challenges from then
-on, and two brokers that cannot see each other do not take the lead from one another in turns."""
+on, and two brokers that cannot see each other do not take the lead from one another in turns.
+
+A `wss://` port is a proxy's: it refuses whenever the proxy is started again, and the leader behind
+it goes on committing. So that refusal is one thing more for which there is a challenge."""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from objq.broker.addresses import is_brokers_own
 from objq.core.document import Header
 from objq.ids import Ids
 
@@ -108,6 +112,8 @@ class Election:
         self._failing_since: float | None = None
         self._challenge: str | None = None
         self._challenged_at = 0.0
+        self._asked_seq: int | None = None
+        """The version that was to be challenged last, until something is known of the challenge."""
         self._answered = 0
         self._not_before = float("-inf")
 
@@ -132,9 +138,10 @@ class Election:
             return Decision(Action.WAIT, "the leader is in order")
         if not self.deposed and bound_here:
             return Decision(Action.TAKE_OVER, "the leader's address is bound by this process")
-        if not self.deposed and self._reached and probe and probe.reach is Reach.REFUSED:
+        refuses = self._reached and probe is not None and probe.reach is Reach.REFUSED
+        if not self.deposed and refuses and is_brokers_own(header.broker.url):
             return Decision(Action.TAKE_OVER, "the leader's port, reached before, now refuses")
-        return self._by_challenge(now)
+        return self._by_challenge(header.seq, now)
 
     @property
     def leader_in_order(self) -> bool:
@@ -150,9 +157,10 @@ class Election:
     def forget(self) -> None:
         """Start over with all that was timed: this process was paused itself."""
         self._challenge = None
+        self._asked_seq = None
         self._failing_since = None
 
-    def _by_challenge(self, now: float) -> Decision:
+    def _by_challenge(self, seq: int, now: float) -> Decision:
         if self._challenge is not None:
             if now - self._challenged_at >= self._ttl_s:
                 return Decision(Action.TAKE_OVER, "a challenge was not answered")
@@ -162,6 +170,7 @@ class Election:
             return Decision(Action.WAIT, "the leader is out of order, but not for long")
         if now < self._not_before:
             return Decision(Action.WAIT, "the leader answered the last challenge")
+        self._asked_seq = seq
         return Decision(Action.CHALLENGE, "the leader is out of order")
 
     def _note_term(self, term: tuple[str, int, str]) -> None:
@@ -177,17 +186,25 @@ class Election:
 
     def _note_challenge(self, header: Header, now: float) -> None:
         found = header.challenge.id if header.challenge else None
-        if found == self._challenge:
+        # A busy leader answers before the challenge is seen: two versions on, there is none.
+        asked_seq = self._asked_seq
+        unseen = found is None and asked_seq is not None and header.seq >= asked_seq + 2
+        if found == self._challenge and not unseen:
             return
-        if self._challenge is not None:  # the leader made a commit
-            longest_s = MAX_BACKOFF_TTLS * self._ttl_s
-            if now > self._not_before + longest_s:
-                self._answered = 0
-            wait_s = min(longest_s, self._ttl_s * 2 ** min(self._answered, 16))
-            self._not_before = now + self._ids.jitter(wait_s)
-            self._answered += 1
+        if self._challenge is not None or unseen:
+            self._back_off(now)
         self._challenge = found
         self._challenged_at = now
+        self._asked_seq = None
+
+    def _back_off(self, now: float) -> None:
+        """The leader made a commit, which removed a challenge."""
+        longest_s = MAX_BACKOFF_TTLS * self._ttl_s
+        if now > self._not_before + longest_s:
+            self._answered = 0
+        wait_s = min(longest_s, self._ttl_s * 2 ** min(self._answered, 16))
+        self._not_before = now + self._ids.jitter(wait_s)
+        self._answered += 1
 
     def _note_probe(self, leader: str, probe: ProbeResult | None, now: float) -> None:
         is_leader = probe is not None and probe.broker == leader

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from sys import getsizeof
 from typing import Final
 
 from objq.broker import answering
@@ -19,7 +20,9 @@ from objq.errors import ObjqError, Overloaded, Unknown
 
 MAX_REQUESTS: Final = 20_000
 MAX_REQUEST_BYTES: Final = 32 * 1024 * 1024
-JOB_OVERHEAD_BYTES: Final = 256
+
+OVERHEAD_BYTES: Final = 256
+"""What a request, or one of its items, takes in memory besides its texts."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +39,8 @@ class Entry:
     deadline: float | None = None
     outcome: ops.Answer | ObjqError | None = None
     changed: bool = False
+    tried: bool = False
+    """An earlier run held it: the version that came of that may be in the store."""
     begun: tuple[int, ...] = ()
     """When the jobs began whose outcome this reports (wall ms)."""
 
@@ -93,7 +98,7 @@ class Inbox:
 
         Raises Overloaded with `retry_after_s` beyond the limits; never for an outcome.
         """
-        size_bytes = _size_of(op)
+        size_bytes = size_of(op)
         full = (
             len(self._entries) + waiting >= MAX_REQUESTS
             or self.size_bytes + size_bytes > MAX_REQUEST_BYTES
@@ -118,6 +123,12 @@ class Inbox:
         self.size_bytes = 0
         return entries
 
+    def put_back(self, entries: Iterable[Entry]) -> None:
+        """Let requests that were taken be the first of those that wait."""
+        before = list(entries)
+        self._entries = [*before, *self._entries]
+        self.size_bytes += sum(entry.size_bytes for entry in before)
+
     def entries(self) -> list[Entry]:
         return list(self._entries)
 
@@ -132,11 +143,23 @@ class Inbox:
         self._wanted = 0
 
 
-def _size_of(op: ops.Change) -> int:
-    if isinstance(op, ops.Push):
-        return sum(
-            len(bytes(job.args)) + len(bytes(job.kwargs)) + JOB_OVERHEAD_BYTES for job in op.jobs
-        )
-    if isinstance(op, ops.Complete):
-        return sum(len(bytes(item.result)) + JOB_OVERHEAD_BYTES for item in op.items)
-    return JOB_OVERHEAD_BYTES
+def size_of(op: ops.Op) -> int:
+    """Return about how many bytes of memory a request holds."""
+    size_bytes = OVERHEAD_BYTES + sum(map(getsizeof, ops.ids_of(op)))
+    items: Iterable[Iterable[int]]
+    match op:
+        case ops.Push():
+            items = ((len(bytes(job.args)), len(bytes(job.kwargs))) for job in op.jobs)
+        case ops.Complete():
+            items = ((len(bytes(item.result)),) for item in op.items)
+        case ops.TakeClaim():
+            items = (map(getsizeof, op.queues),)
+        case ops.Fail():
+            items = (map(getsizeof, _texts(item.error)) for item in op.items)
+        case _:
+            return size_bytes
+    return size_bytes + sum(sum(item) + OVERHEAD_BYTES for item in items)
+
+
+def _texts(error: ops.JobError) -> tuple[str, str, str]:
+    return error.type, error.message, error.traceback

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Final
 
 from objq.broker.answering import Poisoned, placed, refuse
-from objq.broker.batch import Batch, Group
-from objq.broker.commit import Committer
+from objq.broker.batch import NOTHING_GRANTED, Batch, Group
+from objq.broker.commit import Committer, PerhapsApplied
 from objq.broker.company import Company
 from objq.broker.confidence import Confidence
 from objq.broker.gathering import Gathering
@@ -30,6 +30,7 @@ from objq.broker.leases import Leases
 from objq.broker.lookups import Lookups
 from objq.broker.reading import SHORTEST_WAIT_S
 from objq.broker.rhythm import Rhythm
+from objq.broker.room import Load, Room, too_large
 from objq.broker.roster import Roster
 from objq.broker.timing import note_commit
 from objq.broker.waiters import Waiters
@@ -37,14 +38,12 @@ from objq.broker.watchers import Watcher, Watchers
 from objq.clock import Clock
 from objq.core import ops
 from objq.core.document import Document
-from objq.errors import NotBroker, ObjqError, QueueFull, Unknown
+from objq.core.leading import settle
+from objq.errors import NotBroker, ObjqError, Unavailable, Unknown
 from objq.ids import Ids
 from objq.store.base import TooLarge
 
 logger = logging.getLogger("objq.broker")
-
-FULL_SHARE: Final = 0.9
-"""After the store refused a document as too large, pushes wait until it is this much smaller."""
 
 MIN_RETRY_AFTER_S: Final = 0.1
 
@@ -52,6 +51,8 @@ MIN_RETRY_AFTER_S: Final = 0.1
 class Leader:
     """One leadership, of the broker and epoch that `document`, the take-over's commit, names.
 
+    `settings`: this leader's own, which `document` holds but for a lower heartbeat timeout; that is
+    written once the one before has been led, since until then somebody may keep to it (S5).
     `wait_s`: the heartbeat timeout that held before the take-over, where that was larger (S5).
     `notice_pause` calls `pause` if this process was paused.
     """
@@ -60,6 +61,7 @@ class Leader:
         self,
         committer: Committer,
         document: Document,
+        settings: ops.DocumentSettings,
         clock: Clock,
         ids: Ids,
         *,
@@ -69,7 +71,7 @@ class Leader:
         company: Company,
     ) -> None:
         assert document.broker is not None
-        self._settings = settings = document.settings
+        self._settings = settings
         broker_id = document.broker.id
         self._committer = committer
         self._clock = clock
@@ -78,7 +80,7 @@ class Leader:
         self._inbox = Inbox(self._wake.set)
         self._gathering = Gathering(self._inbox, clock)
         self._waiters = Waiters(self._place)
-        self._leases = Leases(settings.heartbeat_timeout_s)
+        self._leases = Leases(document.settings.heartbeat_timeout_s)
         self._history = History(committer, committer.measures, clock, company)
         self._watchers = Watchers(committer, clock)
         self._lookups = Lookups(
@@ -89,6 +91,7 @@ class Leader:
             history=self._history,
             watchers=self._watchers,
         )
+        self._room = Room(committer, clock)
         self._confidence = Confidence(broker_id, settings.trust_s, committer, self._leases, clock)
         self._rhythm = Rhythm(settings, committer, self._confidence, self._leases, clock, ids)
         self._group = Group(
@@ -149,6 +152,11 @@ class Leader:
     def ended(self) -> bool:
         return self._confidence.ended
 
+    @property
+    def problem(self) -> str | None:
+        """Why not everything is taken although the store is reached, for people."""
+        return self._room.problem
+
     def check(self) -> None:
         """Answer what waits if nothing can be answered now; to be called every now and then."""
         refusal = self.refusal()
@@ -186,8 +194,8 @@ class Leader:
     def _admit(self, op: ops.Change, future: asyncio.Future[ops.Answer]) -> None:
         if self._draining and not isinstance(op, ops.REPORTS):
             raise NotBroker("This broker is stopping.")
-        if isinstance(op, ops.Push) and self._is_full():
-            raise QueueFull("The store takes no larger document.", retry_after_s=5.0)
+        if isinstance(op, ops.Push) and self._room.is_full():
+            raise too_large(op)
         retry_after_s = max(MIN_RETRY_AFTER_S, 2 * self._committer.pace.write_s)
         deadline = None
         if isinstance(op, ops.TakeClaim) and op.wait > 0:
@@ -206,10 +214,6 @@ class Leader:
                 if token in started:
                     self._group.started.add(token)
 
-    def _is_full(self) -> bool:
-        refused = self._committer.refused_bytes
-        return refused is not None and self._committer.size_bytes > refused * FULL_SHARE
-
     def _place(self) -> ops.Position | None:
         seen = self._committer.seen
         return (seen.epoch, seen.seq, 0) if seen is not None else None
@@ -223,15 +227,17 @@ class Leader:
             await self._gather()
             if self._rhythm.look_due_in_s() <= 0:
                 await self._look()
-            await self._commit(Batch(self._inbox.take()))
-            self._watchers.look()
-            self._lookups.answer()
+            await self._commit(Batch(self._inbox.take(), self._load()))
+            self._tell()
         self._waiters.send_home()
 
     async def _wait(self) -> None:
         self._wake.clear()
+        beats = self._load() < Load.REQUESTS
         delay_s = self._rhythm.next_event_in_s(
-            heard=bool(self._group.heard), somebody_waits=len(self._waiters) > 0
+            heard=beats and bool(self._group.heard),
+            may_expire=beats,
+            somebody_waits=len(self._waiters) > 0,
         )
         if self._inbox or self._draining or delay_s <= 0:
             return
@@ -254,6 +260,14 @@ class Leader:
         await self._committer.refresh()
         self._rhythm.looked()
 
+    def _tell(self) -> None:
+        """Tell what is confirmed now to those who only look."""
+        self._watchers.look()
+        self._lookups.answer()
+
+    def _load(self) -> Load:
+        return self._room.load(self._committer.document)
+
     async def _commit(self, batch: Batch) -> None:
         self._batch = batch
         self._rhythm.commit_began()
@@ -261,21 +275,45 @@ class Leader:
         while (document := await self._try(batch)) is None:
             pass
         self._batch = None
+        self._inbox.put_back(batch.deferred)
+        self._leases.timeout_s = document.settings.heartbeat_timeout_s
         self._group.committed(batch)
         note_commit(self._committer.measures, batch, document)
         self._answer(batch, document)
 
     async def _try(self, batch: Batch) -> Document | None:
-        """Commit the batch; return None if some of it had to be taken out, for another try."""
+        """Commit the batch; return None if there has to be another try."""
         try:
             return await self._committer.transact(lambda document: self._run(batch, document))
         except Poisoned as poisoned:
             self._take_out(batch, poisoned.entries)
         except TooLarge as error:
-            logger.error("%s", error, extra={"event": "document_too_large"})
-            if not batch.lighten(error):
-                self._take_out(batch, batch.entries)
-                await self._committer.reader.sleep(self._committer.pace.fail(error))
+            refusal = unknown if isinstance(error, PerhapsApplied) else too_large
+            lighter = batch.lighten(refusal)
+            self._room.refused(error, batch.load)
+            if not lighter:
+                return await self._wait_for_room(batch, error)
+        return None
+
+    async def _wait_for_room(self, batch: Batch, error: TooLarge) -> Document | None:
+        """Let a batch wait of which nothing fits, with what comes meanwhile: it may make room.
+
+        Whoever only looks, or beats, is answered. A leader that stops waits no longer: it returns
+        the confirmed document, as after a commit of nothing.
+        """
+        waiting = batch.everyone()
+        batch.entries, batch.deferred = [], []
+        if self._draining:
+            self._take_out(batch, waiting)
+            return await self._committer.refresh()
+        for entry in waiting:
+            if isinstance(entry.op, ops.TakeClaim):
+                entry.refuse(Unavailable(NOTHING_GRANTED))
+        self._inbox.put_back(e for e in waiting if not isinstance(e.op, ops.TakeClaim))
+        await self._look()
+        self._tell()
+        await self._committer.reader.sleep(self._committer.pace.fail(error))
+        batch.entries = self._inbox.take()
         return None
 
     def _run(self, batch: Batch, document: Document) -> bool:
@@ -286,13 +324,15 @@ class Leader:
         now = self._clock.monotonic()
         self._notice_pause()
         silent_at = None if self._confidence.must_read else now
+        if silent_at is not None and self._leases.settled(silent_at):
+            settle(document, self._settings)
         return self._group.run(batch, document, silent_at=silent_at, longest_s=longest_s)
 
     def _take_out(self, batch: Batch, entries: list[Entry]) -> None:
         for entry in entries:
             self._waiters.discard(entry)
             entry.refuse(unknown(entry.op))
-        batch.entries = [entry for entry in batch.entries if entry not in entries]
+        batch.take_out(entries)
 
     def _answer(self, batch: Batch, document: Document) -> None:
         now, answered = self._clock.monotonic(), 0

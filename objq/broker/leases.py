@@ -39,6 +39,10 @@ class Leases:
         wait_s = max(self.timeout_s, timeout_s or 0.0)
         self._not_before = max(self._not_before, now + wait_s)
 
+    def settled(self, now: float) -> bool:
+        """Tell whether the time that `restart` gave to every claim is over."""
+        return now >= self._not_before
+
     def keep(self, tokens: Iterable[str], now: float) -> None:
         """Hold exactly these tokens; those not known yet count as heard now."""
         known = self._heard
@@ -47,7 +51,7 @@ class Leases:
 
     def silent(self, now: float) -> list[str]:
         """Return the tokens that were not heard for the timeout, longest ago first."""
-        if now < self._not_before:
+        if not self.settled(now):
             return []
         found = []
         for token, heard in self._heard.items():

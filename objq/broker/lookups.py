@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from objq.broker.answering import refuse
 from objq.broker.commit import Committer
 from objq.broker.history import History
+from objq.broker.inbox import size_of
 from objq.broker.leases import Leases
 from objq.broker.roster import Roster
 from objq.broker.watchers import Watcher, Watchers
@@ -32,7 +33,8 @@ from objq.errors import ObjqError, Overloaded, TooLarge, Unknown
 logger = logging.getLogger("objq.broker")
 
 MAX_WAITING: Final = 20_000
-"""`get` requests that wait for the write in flight; heartbeats are never refused."""
+MAX_WAITING_BYTES: Final = 32 * 1024 * 1024
+"""Beyond either, a `get` that has to wait for the write in flight is refused; a heartbeat never."""
 
 MAX_OVERVIEWS: Final = 100
 OVERVIEWS_PER_TURN: Final = 4
@@ -72,6 +74,7 @@ class Lookups:
         self._listing = Listing()
         self._listed_at = float("-inf")
         self._waiting: list[_Asked] = []
+        self._waiting_bytes = 0
         self._overviews: deque[_Asked] = deque()
         self._going_on: asyncio.Handle | None = None
 
@@ -90,10 +93,11 @@ class Lookups:
                 return
         if not isinstance(op, (ops.Get, ops.Heartbeat)):
             self._ask_overview(_Asked(op, future, watcher))
-        elif len(self._waiting) >= MAX_WAITING and isinstance(op, ops.Get):
+        elif self._is_crowded() and isinstance(op, ops.Get):
             refuse(future, _overloaded("this"))
         else:
             self._waiting.append(_Asked(op, future))
+            self._waiting_bytes += size_of(op)
             self._answer_waiting()
 
     def answer(self) -> None:
@@ -101,6 +105,13 @@ class Lookups:
         self._answer_waiting()
         if self._overviews and self._going_on is None:
             self._answer_overviews()
+
+    def _is_crowded(self) -> bool:
+        return len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES
+
+    def _take_waiting(self) -> list[_Asked]:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        return waiting
 
     def _ask_overview(self, asked: _Asked) -> None:
         if len(self._overviews) >= MAX_OVERVIEWS:
@@ -114,8 +125,7 @@ class Lookups:
         document = self._committer.settled
         if document is None:
             return
-        waiting, self._waiting = self._waiting, []
-        for asked in waiting:
+        for asked in self._take_waiting():
             self._answer_one(document, asked)
 
     def _answer_overviews(self) -> None:
@@ -129,7 +139,7 @@ class Lookups:
             self._going_on = asyncio.get_running_loop().call_soon(self._answer_overviews)
 
     def refuse(self, error: ObjqError) -> None:
-        waiting, self._waiting = [*self._waiting, *self._overviews], []
+        waiting = [*self._take_waiting(), *self._overviews]
         self._overviews.clear()
         for asked in waiting:
             refuse(asked.future, error)

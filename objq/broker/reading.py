@@ -80,6 +80,8 @@ class Reader:
         self.trouble: str | None = None
         self.failure: StoreError | None = None
         """What the store failed with, if it has not answered since."""
+        self.working: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+        """Entered for what may keep this process busy for long, and is no pause of it."""
         self._clock = clock
         self._kind_of_trouble: type[DocumentError] | None = None
         self._poll_s = poll_s
@@ -225,7 +227,8 @@ class Reader:
             raise NoDocument.at(self.store.name)
         header = decode_head(content.data)
         self._check(header, known)
-        document = None if content.data == ours else decode(content.data)
+        with self.working():
+            document = None if content.data == ours else decode(content.data)
         return Found(content.tag, header, document, started)
 
     def _check(self, header: Header, known: Header | None) -> None:

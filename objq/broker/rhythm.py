@@ -58,14 +58,15 @@ class Rhythm:
             return 0.0
         return self._committer.confirmed_at + self._look_every_s - self._clock.monotonic()
 
-    def next_event_in_s(self, *, heard: bool, somebody_waits: bool) -> float:
+    def next_event_in_s(self, *, heard: bool, may_expire: bool, somebody_waits: bool) -> float:
         """Return when there is something to do if no request comes.
 
-        `heard`: there are heartbeats to write down. `somebody_waits`: a scheduled job is of use.
+        `heard`: there are heartbeats to write down. `may_expire`: claims may end by silence.
+        `somebody_waits`: a scheduled job is of use.
         """
         now = self._clock.monotonic()
         delays_s = [self.look_due_in_s()]
-        if (silence := self._leases.next_silence()) is not None:
+        if may_expire and (silence := self._leases.next_silence()) is not None:
             delays_s.append(silence - now)
         if heard:
             delays_s.append(self._committed_at + self._beat_every_s - now)

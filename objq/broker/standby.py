@@ -100,13 +100,14 @@ class Standby:
         """The leader was stopping when it was asked last."""
         self._said = ""
         self._standing_by = False
-        self._acting = False
+        self._taking_over = False
         self._tried = False
         self._stopping = False
 
     async def run(self) -> Lead:
         """Return when this process leads. Raises Closed when the committer is closed."""
         self._committer.drop()
+        self.problem = None
         self._standing_by = True
         while True:
             if await self._look():
@@ -122,13 +123,18 @@ class Standby:
     def stop(self) -> bool:
         """Stand by no longer: `run` raises Closed, or still returns a take-over under way.
 
-        Return True if nothing is under way but a read, so that `run` may as well be cancelled.
+        Return True if no write is under way, so that `run` may as well be cancelled.
         """
         self._stopping = True
-        idle = self._standing_by and not self._acting
+        idle = self._standing_by and not self._committer.writing
         if idle:
             self._committer.close()
         return idle
+
+    @property
+    def may_lead(self) -> bool:
+        """Tell whether a take-over is under way of which nobody knows yet whether it is in."""
+        return self._taking_over and self._committer.writing
 
     async def _look(self) -> bool:
         """Read the header if it is time to; return False if nothing can be decided now."""
@@ -182,19 +188,24 @@ class Standby:
         if action is Action.WAIT:
             return None
         header = self._header
-        self._acting = True
+        self._taking_over = action is not Action.CHALLENGE
         try:
             if action is Action.CHALLENGE:
                 await self._challenge(header)
+                self.problem = None
             elif await self._reaches_itself():
                 return (await self._lead(header))._replace(why=decision.why)
         except Superseded as error:
             logger.info("%s Standing by.", error, extra={"event": "take_over_lost"})
             await self._committer.reader.sleep(self._ids.jitter(LOSER_WAITS_S))
         except TooLarge as error:
-            self._say(logging.ERROR, f"The store refuses a document of this size ({error}).")
+            self._complain(
+                f"The store takes no document of this size ({error}): raise the limit of the store "
+                "or of a proxy before it."
+            )
+            await self._committer.reader.sleep(self._committer.pace.fail(error))
         finally:
-            self._acting = False
+            self._taking_over = False
         return None
 
     async def _lead(self, header: Header | None) -> Lead:
@@ -267,11 +278,10 @@ class Standby:
         found = (
             f"it meets broker {result.broker}" if result.broker else f"it is {result.reach.value}"
         )
-        self.problem = (
+        self._complain(
             f"This broker does not reach itself at {url} ({found}), so nobody else would; "
             "advertise an address that leads to it with --advertise."
         )
-        self._say(logging.ERROR, self.problem)
         return False
 
     def _info(self) -> BrokerInfo:
@@ -281,6 +291,12 @@ class Standby:
             since=self._clock.wall_ms(),
             version=self._candidate.version,
         )
+
+    def _complain(self, problem: str) -> None:
+        """Tell why this process cannot lead, once for as long as it stays the reason."""
+        if problem != self.problem:
+            logger.error("%s", problem, extra={"event": "cannot_lead"})
+        self.problem = problem
 
     def _say(self, level: int, text: str, *, kind: str | None = None) -> None:
         """Log a text that is not of the kind that was logged last: by default, another text."""

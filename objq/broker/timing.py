@@ -1,15 +1,19 @@
-"""What a commit tells of times and counts, once it is confirmed: how long jobs waited and ran."""
+"""What a commit tells once it is confirmed: how long jobs waited and ran, which claims expired."""
 
 from __future__ import annotations
 
 import logging
+from typing import Final
 
-from objq.broker.batch import Batch
+from objq.broker.batch import Batch, Expired
 from objq.broker.measures import Measures
 from objq.core import ops
 from objq.core.document import Document
 
 logger = logging.getLogger("objq.broker")
+
+MOST_NAMED: Final = 5
+"""Of the claims that expired in one commit, in its line of the log."""
 
 
 def note_commit(measures: Measures, batch: Batch, document: Document) -> None:
@@ -25,7 +29,7 @@ def note_commit(measures: Measures, batch: Batch, document: Document) -> None:
             measures.ran(max(0, document.at - began) / 1000 for began in entry.begun)
     if changed:
         measures.batch(changed)
-    measures.expired += batch.expired
+    _note_expired(measures, batch.expired)
     _note_dropped(measures, document)
 
 
@@ -35,6 +39,19 @@ def _note_waits(measures: Measures, granted: ops.Granted, document: Document) ->
         if job is None or grant.attempt > 1 or grant.history:
             continue  # of a later grant it is not known since when the job was ready
         measures.waited(max(0, grant.claimed_at - job.ready_since) / 1000)
+
+
+def _note_expired(measures: Measures, expired: list[Expired]) -> None:
+    if not expired:
+        return
+    measures.expired += len(expired)
+    named = [f"job {each.job} of worker {each.worker or 'unnamed'}" for each in expired]
+    others = len(expired) - MOST_NAMED
+    more = f" and {others} more" if others > 0 else ""
+    logger.warning(
+        "%d claims expired: %s%s.", len(expired), ", ".join(named[:MOST_NAMED]), more,
+        extra={"event": "claims_expired"},
+    )  # fmt: skip
 
 
 def _note_dropped(measures: Measures, document: Document) -> None:

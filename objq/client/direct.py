@@ -22,7 +22,7 @@ from typing import Final
 
 from objq import wire
 from objq.broker.answering import Poisoned, placed
-from objq.broker.commit import Closed
+from objq.broker.commit import Closed, PerhapsApplied
 from objq.client.alone import Alone, Entry
 from objq.client.known import Known
 from objq.client.link import CLOSED, LinkLost
@@ -32,7 +32,15 @@ from objq.client.versions import Versions
 from objq.clock import Clock
 from objq.core import ops
 from objq.core.document import Document
-from objq.errors import Invalid, ObjqError, Overloaded, QueueFull, Rejected, Unavailable
+from objq.errors import (
+    Invalid,
+    ObjqError,
+    Overloaded,
+    QueueFull,
+    Rejected,
+    Unavailable,
+    Unknown,
+)
 from objq.ids import Ids
 from objq.store.base import AsyncStore, TooLarge
 
@@ -246,18 +254,21 @@ class DirectLink:
         logger.error("A request cannot be applied, which is a bug.", exc_info=bug)
         self._again([entry for entry in self._batch if entry not in poisoned.entries])
         for culprit in poisoned.entries:
-            name = ops.op_name(culprit.op)
-            culprit.refuse(Invalid(f"This {name} cannot be applied: {bug!r}."))
+            message = f"This {ops.op_name(culprit.op)} cannot be applied: {bug!r}."
+            culprit.refuse(_unknown(culprit) if culprit.written else Invalid(message))
 
     def _lighten(self, error: TooLarge) -> None:
-        """Give up what makes the document larger, so that outcomes get through (S13)."""
-        heavy = [entry for entry in self._batch if isinstance(entry.op, ops.GROWING)]
-        claims = [entry for entry in self._batch if isinstance(entry.op, ops.TakeClaim)]
-        refusal: ObjqError = Unavailable(f"The store takes no object of this size ({error}).")
-        if heavy:
-            refusal = QueueFull(refusal.message)
+        """Give up what makes the document larger, so that outcomes get through (S13).
+
+        What changed nothing weighs nothing, and may be the repeat of what is in: it stays.
+        """
+        changed = [entry for entry in self._batch if entry.changed]
+        heavy = [entry for entry in changed if isinstance(entry.op, ops.GROWING)]
+        claims = [entry for entry in changed if isinstance(entry.op, ops.TakeClaim)]
+        message = f"The store takes no object of this size ({error})."
+        refusal: ObjqError = QueueFull(message) if heavy else Unavailable(message)
         for entry in heavy or claims or self._batch:
-            entry.refuse(refusal)
+            entry.refuse(_unknown(entry) if isinstance(error, PerhapsApplied) else refusal)
         self._again(self._batch)
 
     def _fail(self, error: Exception) -> None:
@@ -272,3 +283,10 @@ class DirectLink:
         waiting = [*self._new, *self._batch, *self._patience.entries()]
         if self._busy and all(entry.future.done() for entry in waiting):
             self.versions.stop()
+
+
+def _unknown(entry: Entry) -> Unknown:
+    return Unknown(
+        "Whether this was applied is not known: an earlier version may hold it.",
+        ids=ops.ids_of(entry.op),
+    )

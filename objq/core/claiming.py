@@ -52,7 +52,7 @@ def take(document: Document, op: ops.TakeClaim, context: Context) -> ops.Granted
         if alone:
             break
     if grants and remembered:
-        document.requests.record(op.claim, document.stamp(context.now))
+        document.record_claim(op.claim, document.stamp(context.now))
     return ops.Granted(jobs=tuple(grants))
 
 

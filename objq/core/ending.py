@@ -6,13 +6,15 @@ was applied is told the same, and any other use of a token that is not live is `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, cast
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from objq.core import ops
-from objq.core.document import UNBURNT_HISTORY, Document
+from objq.core.document import ERRORS_SHARE, UNBURNT_HISTORY, Document
 from objq.core.job import Job
 from objq.core.jsontext import check_json
 from objq.core.ops import Attempt, ItemOutcome, JobError, JobView
@@ -25,6 +27,10 @@ BACKOFF_MOST_S: Final = 3600.0
 CRAMPED_ERROR_BYTES: Final = 128
 CRAMPED_HISTORY: Final = 2
 """What is kept of an error, and of a history, while the document is full (S13)."""
+
+MAX_ERROR_TYPE_BYTES: Final = 256
+
+_encode_text: Final[Callable[[str], bytes]] = msgspec.json.Encoder().encode
 
 EndedAs = Literal["succeeded", "failed", "expired", "released"]
 
@@ -226,7 +232,8 @@ def _history(
         error=error,
     )
     most = CRAMPED_HISTORY if _is_cramped(document) else view.max_attempts + UNBURNT_HISTORY
-    return (*view.history, attempt)[-most:]
+    most_bytes = document.settings.max_bytes // ERRORS_SHARE
+    return (*_with_short_errors(view.history, most_bytes - _error_bytes(error)), attempt)[-most:]
 
 
 def _is_cramped(document: Document) -> bool:
@@ -234,24 +241,63 @@ def _is_cramped(document: Document) -> bool:
     return document.waiting_bytes() + document.settings.max_error_bytes > document.room_bytes()
 
 
+def _with_short_errors(history: tuple[Attempt, ...], most_bytes: int) -> tuple[Attempt, ...]:
+    """Return the attempts with the oldest errors shortened, those that are beyond `most_bytes`."""
+    kept: list[Attempt] = []
+    for attempt in reversed(history):
+        error = attempt.error
+        most_bytes -= _error_bytes(error)
+        if error is not None and most_bytes < 0:
+            error = shorten_error(error, CRAMPED_ERROR_BYTES)
+        kept.append(msgspec.structs.replace(attempt, error=error))
+    return tuple(reversed(kept))
+
+
+def _error_bytes(error: JobError | None) -> int:
+    if error is None:
+        return 0
+    return sum(map(_size_of, (error.type, error.message, error.traceback)))
+
+
 def shorten_error(error: JobError, most_bytes: int) -> JobError:
-    """Return the error within `most_bytes`, message and traceback shortened in the middle (S13)."""
+    """Return the error with message and traceback shortened in the middle (S13).
+
+    `most_bytes` of JSON text are left of both together; of the type, `MAX_ERROR_TYPE_BYTES`.
+    """
+    kind = _storable(error.type)
     return JobError(
-        type=error.type[:256],
-        message=_middle_out(error.message, most_bytes // 4),
-        traceback=_middle_out(error.traceback, most_bytes - most_bytes // 4),
+        type=kind[: _fitting(kind, MAX_ERROR_TYPE_BYTES)],
+        message=_middle_out(_storable(error.message), most_bytes // 4),
+        traceback=_middle_out(_storable(error.traceback), most_bytes - most_bytes // 4),
     )
 
 
 def _middle_out(text: str, most_bytes: int) -> str:
-    data = text.encode(errors="backslashreplace")
-    if len(data) <= most_bytes:
-        return data.decode()
-    mark = f"\n… {len(data) - most_bytes} bytes left out …\n".encode()
-    half = max(0, (most_bytes - len(mark)) // 2)
-    head = data[:half].decode(errors="ignore")
-    tail = data[len(data) - half :].decode(errors="ignore") if half else ""
-    return head + mark.decode() + tail
+    size_bytes = _size_of(text)
+    if size_bytes <= most_bytes:
+        return text
+    mark = f"\n… {size_bytes - most_bytes} bytes left out …\n"
+    if _size_of(mark) > most_bytes // 2:
+        mark = "…"  # so little may be kept that it would say nothing else
+    half = max(0, (most_bytes - _size_of(mark)) // 2)
+    backwards = text[::-1][: _fitting(text[::-1], half)]
+    return text[: _fitting(text, half)] + mark + backwards[::-1]
+
+
+def _storable(text: str) -> str:
+    """Return the text with lone surrogates, which no file can hold, written out."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _fitting(text: str, most_bytes: int) -> int:
+    """Return how many characters of the text have room in so many bytes of the file."""
+    candidates = range(min(len(text), most_bytes) + 1)
+    return bisect_right(candidates, most_bytes, key=lambda end: _size_of(text[:end])) - 1
+
+
+def _size_of(text: str) -> int:
+    """Return how many bytes the text takes in the file, where what JSON escapes is longer."""
+    return len(_encode_text(text)) - 2
 
 
 def default_backoff_s(attempts: int) -> float:

@@ -17,6 +17,15 @@ encode_view: Final = msgspec.json.Encoder().encode
 _decode_view = msgspec.json.Decoder(JobView).decode
 
 
+class _Stateful(Struct, gc=False):
+    """The part of a record that `as_ready` changes."""
+
+    state: JobState
+
+
+_decode_state = msgspec.json.Decoder(_Stateful).decode
+
+
 class Job(Struct, gc=False, eq=False):
     """One job: what the indexes need, and `raw`, from which the rest is read when needed."""
 
@@ -71,3 +80,17 @@ def place_of(state: JobState) -> str:
     if state == "dead":
         return "dead"
     return "finished" if state in ("succeeded", "cancelled") else "jobs"
+
+
+def as_ready(raw: bytes) -> bytes | None:
+    """Return the record of a scheduled job with its state changed to ready and all else as it is.
+
+    None: the record stands in another form than `encode_view` gives it, so that it has to be read.
+    The state is looked for from the end, since arguments stand before it, and may hold the same
+    text; that the state of the record was met is made sure of.
+    """
+    head, found, tail = raw.rpartition(b'"state":"scheduled"')
+    if not found:
+        return None
+    changed = b'%b"state":"ready"%b' % (head, tail)
+    return changed if _decode_state(changed).state == "ready" else None

@@ -1,7 +1,11 @@
 """The strict reading of JSON that arguments and results must pass (promise S9).
 
 They are granted as the very text that was pushed, so a text that two readers could understand
-differently (duplicate keys, NaN, lone surrogates, numbers beyond a double) must not get in.
+differently (duplicate keys, NaN, lone surrogates, numbers beyond a double) must not get in. Many
+readers know no numbers but doubles: `1e400`, or an integer of 400 digits, is infinite to one of
+them, an error to the next and a number to the third (Python reads no more than 4,300 digits, or
+fewer where it is told so). More digits than a double distinguishes are let in, since the text keeps
+them for whoever reads them.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from objq.errors import Invalid
 MAX_DEPTH: Final = 100
 """Nesting allowed in one value: far below what any of the readers in use can take."""
 
+_MANY_DIGITS = b"0" * 309  # as many as the largest double has before its point
+_ALL_DIGITS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONE_SURROGATE_POSSIBLE = re.compile(rb"\\u[dD][89a-fA-F]")
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
@@ -24,7 +30,8 @@ def check_json(text: bytes, what: str, *, kind: type | None = None) -> None:
     if _too_deep(text):
         raise Invalid(f"{what} is nested more than {MAX_DEPTH} levels deep.")
     try:
-        value = _strict.decode(text.decode())
+        decoder = _strict_with_integers if _has_long_number(text) else _strict
+        value = decoder.decode(text.decode())
         if _LONE_SURROGATE_POSSIBLE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeError as error:
@@ -58,6 +65,11 @@ def _refuse_overflow(text: str) -> float:
     return number
 
 
+def _has_long_number(text: bytes) -> bool:
+    """Tell whether there may be an integer beyond a double; where not, none is looked at singly."""
+    return _MANY_DIGITS in text.translate(_ALL_DIGITS_ZERO)
+
+
 def _too_deep(text: bytes) -> bool:
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
@@ -74,8 +86,12 @@ def _too_deep(text: bytes) -> bool:
 
 
 # Made once: `json.loads` with hooks would make one for every text, which takes longer than reading.
-_strict: Final = json.JSONDecoder(
-    object_pairs_hook=_refuse_duplicates,
-    parse_constant=_refuse_constant,
-    parse_float=_refuse_overflow,
+_strict, _strict_with_integers = (
+    json.JSONDecoder(
+        object_pairs_hook=_refuse_duplicates,
+        parse_constant=_refuse_constant,
+        parse_float=_refuse_overflow,
+        parse_int=parse_int,
+    )
+    for parse_int in (int, _refuse_overflow)
 )

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from objq.core import ops
 from objq.core.document import Document
 from objq.core.requests import RequestMemory
 
 
 def take_over(document: Document, broker: ops.BrokerInfo, settings: ops.DocumentSettings) -> None:
-    """Make `broker` the leader: epoch + 1, its settings, no challenge (S3, S4)."""
+    """Make `broker` the leader: epoch + 1, its settings, no challenge (S3, S4).
+
+    A lower heartbeat timeout waits for `settle`: holders still beat by the one before, and whoever
+    takes over next has to know how long to wait for them (S5).
+    """
     document.epoch += 1
     document.broker = broker
-    document.settings = settings
+    longest_s = max(document.settings.heartbeat_timeout_s, settings.heartbeat_timeout_s)
+    document.settings = msgspec.structs.replace(settings, heartbeat_timeout_s=longest_s)
     document.challenge = None
     document.dirty = True
+
+
+def settle(document: Document, settings: ops.DocumentSettings) -> None:
+    """Write the leader's own settings, once it has led for the heartbeat timeout before them (S5).
+
+    By then every live claim was heard by this leader, from whose greeting its holder has the lower
+    timeout.
+    """
+    if document.settings != settings:
+        document.settings = settings
+        document.dirty = True
 
 
 def step_down(document: Document, broker_id: str) -> bool:

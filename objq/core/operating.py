@@ -16,7 +16,8 @@ from objq.core.outcomes import once
 from objq.core.pushing import check_queue, check_room
 from objq.errors import Conflict, NotFound
 
-Step = Callable[[Document, Job, int], JobState]
+Step = Callable[[Document, Job, int], JobState | None]
+"""Applies a request to a job and returns the state that it is in then; None: it has left."""
 
 
 def on_jobs(document: Document, op: ops.JobsRequest, now: int) -> ops.Outcomes:
@@ -25,7 +26,7 @@ def on_jobs(document: Document, op: ops.JobsRequest, now: int) -> ops.Outcomes:
     return once(document, op, steps, now)
 
 
-def _on_job(document: Document, op: ops.JobsRequest, job_id: str, now: int) -> JobState:
+def _on_job(document: Document, op: ops.JobsRequest, job_id: str, now: int) -> JobState | None:
     job = document.find(job_id)
     if job is None:
         raise NotFound(f"There is no job {job_id}.")
@@ -69,13 +70,12 @@ def _retry_job(document: Document, job: Job, now: int) -> JobState:
     return "ready"
 
 
-def _delete_job(document: Document, job: Job, now: int) -> JobState:
+def _delete_job(document: Document, job: Job, now: int) -> None:
     if job.state == "running":
         raise Conflict(f"Job {job.id} is running; cancel it first.")
     if place_of(job.state) == "jobs":
         document.totals_of(job.queue).deleted += 1
     document.remove(job)
-    return job.state
 
 
 def _run_now(document: Document, job: Job, now: int) -> JobState:

@@ -43,7 +43,7 @@ def each_token(
 def once(
     document: Document,
     op: ops.Push | ops.JobsRequest,
-    items: Iterable[tuple[str, Callable[[], JobState]]],
+    items: Iterable[tuple[str, Callable[[], JobState | None]]],
     now: int,
 ) -> ops.Outcomes:
     """Run the steps of a request that has one effect however often it arrives (S7).

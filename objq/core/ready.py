@@ -2,49 +2,66 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from objq.core.heap import Heap
 from objq.core.job import Job
+
+Entry = tuple[int, Job]
 
 
 class Ready:
-    """A heap by push order for each priority."""
+    """A heap by push order for each priority. `present`: the jobs of the document by id."""
 
-    def __init__(self) -> None:
-        self.heaps: dict[int, list[tuple[int, Job]]] = {}
+    def __init__(self, present: Mapping[str, Job]) -> None:
+        self._heaps: dict[int, Heap[Entry]] = {}
+        self._present = present
 
     def add(self, job: Job) -> None:
-        heapq.heappush(self.heaps.setdefault(job.priority, []), (job.order, job))
+        heap = self._heaps.get(job.priority)
+        if heap is None:
+            present = self._present
+            heap = self._heaps[job.priority] = Heap(lambda entry: _is_current(entry, present))
+        heap.add((job.order, job))
 
-    def first(self, present: Mapping[str, Job]) -> Job | None:
-        """Return the job that is granted next. Entries of jobs that left are dropped here."""
-        while self.heaps:
-            job = self._head(max(self.heaps), present)
+    def first(self) -> Job | None:
+        """Return the job that is granted next."""
+        while self._heaps:
+            job = self._head(max(self._heaps))
             if job is not None:
                 return job
         return None
 
     def leave(self, job: Job) -> None:
-        """Take the job out if it is at the head; other entries are dropped when they get there."""
-        heap = self.heaps.get(job.priority)
-        if heap and heap[0][1] is job:
-            heapq.heappop(heap)
+        """Take out a job that is ready no longer."""
+        self._heaps[job.priority].leave(job)
 
-    def oldest_since(self, present: Mapping[str, Job]) -> int | None:
+    def oldest_since(self) -> int | None:
         """Return since when the jobs that are next have been ready, the longest (ms).
 
-        One of each priority is next. Entries of jobs that left are dropped here.
+        One of each priority is next.
         """
-        heads = [self._head(priority, present) for priority in list(self.heaps)]
+        heads = [self._head(priority) for priority in list(self._heaps)]
         return min((job.ready_since for job in heads if job is not None), default=None)
 
-    def _head(self, priority: int, present: Mapping[str, Job]) -> Job | None:
-        heap = self.heaps[priority]
-        while heap:
-            job = heap[0][1]
-            if job.state == "ready" and present.get(job.id) is job:
-                return job
-            heapq.heappop(heap)
-        del self.heaps[priority]
+    def count(self) -> int:
+        """Return how many `entries` there are."""
+        return sum(len(heap.entries) for heap in self._heaps.values())
+
+    def entries(self) -> Iterator[Job]:
+        """Yield the jobs in no order, with some that have left, and some twice."""
+        for heap in self._heaps.values():
+            for _, job in heap.entries:
+                yield job
+
+    def _head(self, priority: int) -> Job | None:
+        head = self._heaps[priority].head()
+        if head is not None:
+            return head[1]
+        del self._heaps[priority]
         return None
+
+
+def _is_current(entry: Entry, present: Mapping[str, Job]) -> bool:
+    job = entry[1]
+    return job.state == "ready" and present.get(job.id) is job

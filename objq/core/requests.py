@@ -5,6 +5,11 @@ numbers that were applied, as ranges, since requests overtake each other, and wh
 last used. A prefix that was not used for `DEDUPE_WINDOW` may be dropped; its seq then raises
 `forgotten`, and an absent prefix with a seq of at most `forgotten` is refused. No clock is compared
 with another machine's: a wrong clock can only forget too early, which refuses and never doubles.
+
+One commit by a clock that is ahead lets the file's time stand still until other clocks have come so
+far, which may be years, and nothing grows old meanwhile. What is remembered is then bounded by
+number and size alone (`objq.core.rules.forget`): the prefixes that were used least recently go
+before there are as many as may be, and there is room for new ones.
 """
 
 from __future__ import annotations
@@ -134,12 +139,23 @@ class RequestMemory:
 
     def prune(self, unused_since: int) -> None:
         """Forget prefixes last used before `unused_since`, by the file's own times."""
-        while self.clients:
-            prefix = next(iter(self.clients))
-            if self.clients[prefix].used_at >= unused_since:
-                return
-            self.size_bytes -= _size_of(prefix, self.clients.pop(prefix))
-            self.forgotten = max(self.forgotten, seq_of(prefix))
+        while (used_at := self.first_used_at()) is not None and used_at < unused_since:
+            self._forget_first()
+
+    def first_used_at(self) -> int | None:
+        """Return when the prefix was used that was used least recently (ms, by the file)."""
+        return next((kept.used_at for kept in self.clients.values()), None)
+
+    def shrink(self, *, most_bytes: int, most_clients: int | None = None) -> None:
+        """Forget the prefixes that were used least recently, until no more than this is left."""
+        most = len(self.clients) if most_clients is None else most_clients
+        while self.clients and (len(self.clients) > most or self.size_bytes > most_bytes):
+            self._forget_first()
+
+    def _forget_first(self) -> None:
+        prefix = next(iter(self.clients))
+        self.size_bytes -= _size_of(prefix, self.clients.pop(prefix))
+        self.forgotten = max(self.forgotten, seq_of(prefix))
 
 
 def refused_items(kept: Remembered, request: str) -> dict[int, str]:

@@ -73,16 +73,29 @@ def tick(document: Document, now: int, led_ms: int) -> None:
 
 
 def forget(document: Document, now: int) -> None:
-    """Let go of request ids that were not used for `DEDUPE_WINDOW`, as any writer may (S7)."""
+    """Let go of request ids that were not used for `DEDUPE_WINDOW`, as any writer may (S7).
+
+    If what was used least recently was used at a time that is yet to come, the file's time stands
+    still and ages say nothing. Half of what may be remembered is then kept, and the rest goes: that
+    is room for what clients draw meanwhile, and for a window more when time goes on.
+    """
     window_ms = int(document.settings.dedupe_window_s * 1000)
-    document.requests.prune(document.stamp(now) - window_ms)
+    requests = document.requests
+    requests.prune(document.stamp(now) - window_ms)
+    if (first_used_at := requests.first_used_at()) is not None and first_used_at > now:
+        requests.shrink(
+            most_clients=document.settings.max_clients // 2,
+            most_bytes=document.requests_bytes() // 2,
+        )
 
 
 def tidy(document: Document) -> None:
     """Let records go that are kept no longer; only with a commit that is made anyway.
 
-    It comes after the requests of that commit. So whatever is answered from a document between two
-    commits, such as the repeat of an outcome (S6), is what a durable version says.
+    It comes after the requests of that commit. So no record's time runs out between two commits, in
+    memory only, and the repeat of an outcome (S6) is told what a durable version says. Beyond
+    number and bytes the oldest go at once when a job ends (`Document.finish`), also between two
+    requests of one commit: the later one may find a record gone that the commit will not hold.
     """
     document.trim("finished")
     document.trim("dead")

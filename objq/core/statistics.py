@@ -45,7 +45,7 @@ def _of_queue(document: Document, name: str) -> QueueStats:
         dead=counts.get("dead", 0),
         finished=counts.get("succeeded", 0) + counts.get("cancelled", 0),
         paused=document.is_paused(name),
-        oldest_ready_at=ready.oldest_since(document.jobs) if ready else None,
+        oldest_ready_at=ready.oldest_since() if ready else None,
         totals=msgspec.to_builtins(document.totals.get(name, Totals())),
     )
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 import objq
+from objq.broker.addresses import is_brokers_own
 from objq.broker.election import ProbeResult, Reach
 from objq.broker.probe_http import probe_http
 from objq.commandline import command
@@ -56,9 +57,10 @@ def check_broker(
 def judge(alias: str, broker: BrokerInfo, result: ProbeResult) -> Finding:
     """Return what the answer of `/readyz` means for the recorded broker."""
     if result.reach is Reach.REFUSED:
+        listener = "process" if is_brokers_own(broker.url) else "proxy in front of the broker"
         return problem(
             "broker",
-            f"{broker.url} refuses the connection: the process is gone, or listens elsewhere.",
+            f"{broker.url} refuses the connection: the {listener} is gone, or listens elsewhere.",
             _start(alias),
         )
     if result.reach is Reach.UNREACHABLE:

@@ -55,8 +55,8 @@ def check_shared_settings(options: Options, document: Document) -> Iterator[Find
     """Compare what the last leader wrote with what is configured here."""
     theirs, ours = document.settings, options.document_settings()
     differing = [
-        f"{name.removesuffix('_s').upper()} is {getattr(theirs, name):g} there and "
-        f"{getattr(ours, name):g} here"
+        f"{name.removesuffix('_s').upper()} is {getattr(theirs, name):,.15g} there and "
+        f"{getattr(ours, name):,.15g} here"
         for name in DocumentSettings.__struct_fields__
         if getattr(theirs, name) != getattr(ours, name)
     ]

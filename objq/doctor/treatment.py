@@ -21,7 +21,7 @@ from objq.core.codec import SCHEMA, check_writable
 from objq.core.document import Document
 from objq.core.leading import adopt
 from objq.durations import in_words
-from objq.errors import Conflict, ForeignDocument, Unknown
+from objq.errors import Conflict, ForeignDocument, Rejected, Unknown
 from objq.ids import Ids
 from objq.store.aio import InThread
 from objq.store.base import AsyncStore, Store, StoreError
@@ -44,6 +44,18 @@ def explain(reading: Reading, name: str) -> str:
         "restarted,\n    and tokens made by objq_token for the old document no longer count.\n"
         "Stop all brokers and workers before; start them, and restart the web processes, after."
     )
+
+
+def confirm() -> None:
+    """Ask whoever sits at the terminal. Raises Rejected without a yes."""
+    try:
+        said = input("Adopt it? Type yes: ")
+    except (EOFError, RuntimeError):  # RuntimeError: there is not even a closed stdin
+        raise Rejected(
+            "Nothing was changed: nobody is there to confirm it. Give --yes to adopt it unasked."
+        ) from None
+    if said != "yes":
+        raise Rejected("Nothing was changed.")
 
 
 def adopt_document(store: Store, shown: Document) -> Document:

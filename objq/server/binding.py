@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from objq.broker.addresses import NOBODYS, is_loopback
 from objq.errors import ConfigurationError
 from objq.optionrules import WIRE_PATH, with_path
 
@@ -65,7 +66,7 @@ def advertised_url(
     if not _is_wildcard(host):
         return _checked(_url(host, port), local)
     found = host_address()
-    if found is not None and not _is_wildcard(found) and not _is_loopback(found):
+    if found is not None and not _is_wildcard(found) and not is_loopback(found):
         return Advertised(_url(found, port))
     if local:
         return Advertised(_url("::1" if host == "::" else "127.0.0.1", port))
@@ -92,7 +93,7 @@ def _checked(url: str, local: bool) -> Advertised:
             "Name this machine's own."
         )
     url = with_path(url)
-    if local or not _is_loopback(host):
+    if local or not is_loopback(host):
         return Advertised(url)
     return Advertised(
         url,
@@ -104,7 +105,7 @@ def _checked(url: str, local: bool) -> Advertised:
 def own_address() -> str | None:
     """Return the address of the interface that leads out of this machine, or None if none does."""
     # Connecting a datagram socket chooses a route and sends nothing.
-    for family, far in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+    for family, far in ((socket.AF_INET, NOBODYS[4]), (socket.AF_INET6, NOBODYS[6])):
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.connect((far, 9))
@@ -148,19 +149,7 @@ def _url(host: str, port: int) -> str:
 
 
 def _is_wildcard(host: str) -> bool:
-    address = _ip(host)
-    return address is not None and address.is_unspecified
-
-
-def _is_loopback(host: str) -> bool:
-    address = _ip(host)
-    if address is None:
-        return host == "localhost" or host.endswith(".localhost")
-    return address.is_loopback
-
-
-def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host)
+        return ipaddress.ip_address(host).is_unspecified
     except ValueError:
-        return None
+        return False

@@ -30,7 +30,7 @@ from objq.store.base import (
     Unavailable,
     Unsupported,
 )
-from objq.store.http import never_connected, retry_after_s
+from objq.store.http import never_connected, read_tag, retry_after_s, written_tag
 from objq.store.perprocess import PerProcess
 
 ONE_TRY: Final[dict[str, Any]] = {
@@ -49,7 +49,8 @@ EMPTY_READS: Final = 5
 REFUSED: Final = ("BlobImmutableDueToPolicy", "BlobArchived", "SnapshotsPresent")
 MISSING: Final = ("ContainerNotFound", "ContainerBeingDeleted", "AccountIsDisabled")
 THROTTLED: Final = ("ServerBusy", "IngressOverAccountLimit", "OperationsPerSecondOverAccountLimit")
-FAILURES: Final = (AzureError, OSError)
+FAILURES: Final = (AzureError, OSError, ValueError, LookupError)
+"""The last two are what the library raises for headers that are missing or cannot be parsed."""
 
 
 class AzureStore:
@@ -104,11 +105,9 @@ class AzureStore:
             response = self._blob().upload_blob(
                 data, content_settings=settings, **condition, **ONE_TRY
             )
-            return Tag(response["etag"])
+            return written_tag(self.name, response.get("etag"))
         except FAILURES as exc:
             raise self._write_error(exc) from exc
-        except KeyError as exc:
-            raise Ambiguous(f"{self.name} was written, but the store returned no tag.") from exc
 
     def sibling(self, suffix: str) -> AzureStore:
         return AzureStore(self._storage, self._relative_name + suffix, self._alias, self._container)
@@ -135,12 +134,12 @@ class AzureStore:
                 stream = blob.download_blob(max_concurrency=1, **options, **ONE_TRY)
                 data = stream.readall()
                 if data:
-                    return Content(data, Tag(stream.properties.etag))
+                    return Content(data, read_tag(self.name, stream.properties.etag))
                 # For an empty blob the library asks twice, and takes the bytes from the first
                 # reply but the tag from the second, which may be of a later version.
                 properties = blob.get_blob_properties(**ONE_TRY)
                 if properties.size == 0:
-                    return Content(b"", Tag(properties.etag))
+                    return Content(b"", read_tag(self.name, properties.etag))
             raise Unavailable(f"{self.name} changes too fast to be read.")
         except FAILURES as exc:
             status, code = status_of(exc), code_of(exc)
@@ -163,7 +162,8 @@ class AzureStore:
             return Denied(f"{self.name} is protected from changes: {exc}")
         if status == 412 or code in ("BlobAlreadyExists", "BlobNotFound"):
             return Conflict(f"{self.name} has changed since it was read.")
-        if status in (0, 408, 409) or status >= 500:
+        # Below 300: no reply, or a success that is none of this store's for a write.
+        if status < 300 or status in (408, 409) or status >= 500:
             return Ambiguous(f"{self.name}: the outcome of a write is not known: {exc}")
         return Denied(f"{self.name}: the store refuses the write: {exc}")
 
@@ -208,10 +208,18 @@ def code_of(exc: Exception) -> str:
 
 
 def own_container(storage: AzureStorage) -> ContainerClient:
-    """Return a client made as the storage makes its own, and shared with nobody."""
+    """Return a client made as the storage makes its own, and shared with nobody.
+
+    Raises ConfigurationError if its options cannot be used.
+    """
     own = copy.copy(storage)
     own._service_client = own._client = None
-    container: ContainerClient = own.client
+    try:
+        container: ContainerClient = own.client
+    except ValueError as exc:
+        raise ConfigurationError(
+            f"The Azure storage of container {storage.azure_container!r} cannot be used: {exc}"
+        ) from exc
     container._config.max_single_get_size = SINGLE_REQUEST_BYTES
     container._config.max_single_put_size = SINGLE_REQUEST_BYTES
     return container

@@ -96,12 +96,15 @@ class Store(Protocol):
     def read(self, unless: Tag | None = None) -> Content | Sentinel | None:
         """Return bytes and tag; NOT_MODIFIED if the tag is still `unless`; None if absent.
 
-        Raises Throttled, Denied, Missing, Unavailable.
+        Raises any of the family but Conflict and Ambiguous, since a read changes nothing.
         """
         ...
 
     def read_head(self) -> Content | None:
-        """Return the first `HEAD_BYTES` (or fewer) with the object's tag; None if absent."""
+        """Return the first `HEAD_BYTES` (or fewer) with the object's tag; None if absent.
+
+        Raises as `read`.
+        """
         ...
 
     def write(self, data: bytes, expect: Expect) -> Tag:

@@ -16,7 +16,7 @@ import os
 import random
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -65,7 +65,8 @@ class FileStore:
         self._storage = storage
         self._key = name
         self._alias = alias
-        self._path = Path(storage.path(name))
+        # Through links: the object would else take the place of a link, and be another one.
+        self._path = Path(os.path.realpath(storage.path(name)))
         self._temporary_path = self._path.with_name(self._path.name + ".tmp")
         self._lock_path = lock_path or self._path.with_name(self._path.name + ".lock")
         self.name = self._path.as_uri()
@@ -176,9 +177,12 @@ class FileStore:
                 yield
             finally:
                 # Not left to close(): a child forked meanwhile may hold a copy of the descriptor.
-                locks.unlock(descriptor)
+                # Where it fails, what was done under the lock is done all the same.
+                with suppress(OSError):
+                    locks.unlock(descriptor)
         finally:
-            os.close(descriptor)
+            with suppress(OSError):
+                os.close(descriptor)
 
     def _acquire(self, descriptor: int) -> None:
         deadline = time.monotonic() + LOCK_TIMEOUT_S

@@ -41,7 +41,7 @@ from objq.store.base import (
     Unavailable,
     Unsupported,
 )
-from objq.store.http import never_connected, retry_after_s
+from objq.store.http import never_connected, read_tag, retry_after_s, written_tag
 from objq.store.perprocess import PerProcess
 
 FAILURES: Final = (RequestException, HTTPError, GoogleAuthError, OSError)
@@ -111,10 +111,10 @@ class GcsStore:
             )
             if response.status_code != 200:
                 raise self._write_error(response)
-            return Tag(str(response.json()["generation"]))
+            return written_tag(self.name, generation(response.json()["generation"]))
         except FAILURES as exc:
             raise self._failure(exc, Ambiguous) from exc
-        except (ValueError, KeyError) as exc:
+        except (ValueError, KeyError, TypeError) as exc:
             raise Ambiguous(f"{self.name} was written, but the reply is not understood.") from exc
 
     def sibling(self, suffix: str) -> GcsStore:
@@ -153,7 +153,8 @@ class GcsStore:
         except FAILURES as exc:
             raise self._failure(exc, Unavailable) from exc
         if status in (200, 206):
-            return status, Content(data, Tag(response.headers["x-goog-generation"]))
+            found = generation(response.headers.get("x-goog-generation"))
+            return status, Content(data, read_tag(self.name, found))
         if status in (304, 416):
             return status, None
         if status == 404 and b"bucket does not exist" not in data:
@@ -190,7 +191,8 @@ class GcsStore:
             return known
         if status == 412:
             return Conflict(f"{self.name} has changed since it was read.")
-        if status in (408, 409) or status >= 500:
+        # Below 300: a success that is none of this store's for a write.
+        if status < 300 or status in (408, 409) or status >= 500:
             return Ambiguous(f"{self.name}: the outcome of a write is not known: HTTP {status}.")
         return Denied(f"{self.name}: the store refuses the write: HTTP {status} {response.text}")
 
@@ -233,6 +235,12 @@ def own_client(storage: GoogleCloudStorage) -> Any:
     own = copy.copy(storage)
     own._client = own._bucket = None
     return own.client
+
+
+def generation(said: object) -> str | None:
+    """Return a generation as text; None if this is none, which a write would be refused for."""
+    text = str(said)
+    return text if text.isascii() and text.isdigit() else None
 
 
 def multipart(metadata: dict[str, Any], data: bytes, boundary: str) -> bytes:

@@ -7,11 +7,36 @@ from typing import Final
 
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
+from objq.store.base import Ambiguous, Tag, Unavailable
+
+LONGEST_RETRY_AFTER_S: Final = 60.0
+"""A store that asks for more than this is asked again all the same."""
+
 _DEEPEST: Final = 10
 
 
+def read_tag(name: str, text: str | None) -> Tag:
+    """Return the tag that came with what was read. Raises Unavailable if none did.
+
+    Whoever answers without one is no store: it is a proxy that serves a page of its own, say.
+    """
+    if not text:
+        raise Unavailable(f"{name} could not be read: an answer without a tag is none of a store.")
+    return Tag(text)
+
+
+def written_tag(name: str, text: str | None) -> Tag:
+    """Return the tag of what was written. Raises Ambiguous if the answer has none.
+
+    The identical retry will find its own bytes, and with them the tag.
+    """
+    if not text:
+        raise Ambiguous(f"{name} may have been written: the answer has no tag.")
+    return Tag(text)
+
+
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of the header `retry-after`, or None.
+    """Return the seconds of the header `retry-after`, within reason, or None.
 
     Its form with a date is ignored: that would compare two machines' clocks.
     """
@@ -20,7 +45,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         seconds = float(value)
     except ValueError:
         return None
-    return seconds if seconds >= 0 else None
+    return min(seconds, LONGEST_RETRY_AFTER_S) if seconds >= 0 else None
 
 
 def never_connected(exc: BaseException) -> bool:

@@ -76,6 +76,8 @@ def _storage(alias: str) -> Storage:
         return storages[alias]
     except TypeError as exc:
         raise _unusable(alias, exc, _options_of(backend)) from exc
+    except ValueError as exc:
+        raise _unusable(alias, exc) from exc
     except (InvalidStorageError, ImproperlyConfigured, ImportError) as exc:
         raise _unusable(alias, exc, _library_of(backend)) from exc
 

@@ -42,7 +42,7 @@ async def probe_patiently(store: Store, ids: Ids | None = None) -> None:
     """
     ids = ids or Ids()
     litter = Litter()
-    threads = DaemonThreads(1)
+    threads = DaemonThreads(1, "objq-store")
     said: type[Exception] | None = None
     try:
         for attempt in itertools.count():

@@ -22,12 +22,12 @@ from objq.store.base import (
     CONNECT_TIMEOUT_S,
     NOT_MODIFIED,
     REPLY_TIMEOUT_S,
-    Ambiguous,
     Content,
     Expect,
     Sentinel,
     Tag,
 )
+from objq.store.http import read_tag, written_tag
 from objq.store.perprocess import PerProcess
 from objq.store.s3errors import FAILURES, is_absent, read_error, status_of, write_error
 
@@ -127,10 +127,7 @@ class S3Store:
             )
         except FAILURES as exc:
             raise write_error(self.name, exc, creating) from exc
-        if not response.get("ETag"):
-            # The identical retry will find its own bytes, and with them the tag.
-            raise Ambiguous(f"{self.name} was written, but the store returned no tag.")
-        return _tag(response)
+        return written_tag(self.name, _bare_tag(response))
 
     def sibling(self, suffix: str) -> S3Store:
         name = self._relative_name + suffix
@@ -163,7 +160,7 @@ class S3Store:
             # Only a read to the end notices that the end is missing; a store that ignores the
             # range sends everything, of which the head is enough.
             data = body.read() if ranged else body.read(limit)
-        return Content(data, _tag(response))
+        return Content(data, read_tag(self.name, _bare_tag(response)))
 
     def _parameters(self, names: tuple[str, ...]) -> dict[str, Any]:
         configured = self._storage.get_object_parameters(self._relative_name)
@@ -184,8 +181,9 @@ def client_config(storage: S3Storage) -> Config:
     return timeouts.merge(storage.client_config).merge(ours)
 
 
-def _tag(response: dict[str, Any]) -> Tag:
-    return Tag(response["ETag"].removeprefix("W/").strip('"'))
+def _bare_tag(response: dict[str, Any]) -> str:
+    etag: str = response.get("ETag", "")
+    return etag.removeprefix("W/").strip('"')
 
 
 def _hosted_by(endpoint_url: str | None, domains: tuple[str, ...]) -> bool:

@@ -22,6 +22,7 @@ from botocore.exceptions import (
     SSOError,
     TokenRetrievalError,
 )
+from urllib3.exceptions import HTTPError
 
 from objq.store.base import (
     Ambiguous,
@@ -81,8 +82,10 @@ NO_CREDENTIALS: Final = (
     TokenRetrievalError,
 )
 
-Failure = ClientError | BotoCoreError | OSError
-FAILURES: Final = (ClientError, BotoCoreError, OSError)
+Failure = ClientError | BotoCoreError | HTTPError | OSError | ValueError
+FAILURES: Final = (ClientError, BotoCoreError, HTTPError, OSError, ValueError)
+"""The client wraps most of what goes wrong, but neither all that can while a body is being read
+(urllib3's errors) nor a header that it cannot parse (ValueError)."""
 
 
 def status_of(exc: Failure) -> int:

@@ -13,6 +13,7 @@ from objq.errors import (
     NotBroker,
     ObjqError,
     Overloaded,
+    Rejected,
     Unauthorized,
     Unavailable,
     Unknown,
@@ -41,9 +42,13 @@ def repeats(ids: Ids) -> Backoff:
 
 
 class Trouble:
-    """Logs when calls begin to fail, when the reason changes, and when they work again."""
+    """Logs when calls begin to fail, when the reason changes, and when they work again.
 
-    def __init__(self) -> None:
+    `calls`: of which kind they are. A broker may refuse one kind and answer another.
+    """
+
+    def __init__(self, calls: str) -> None:
+        self._calls = calls
         self._last: str | None = None
 
     def failed(self, error: ObjqError) -> None:
@@ -51,16 +56,17 @@ class Trouble:
         if reason == self._last:
             return
         self._last = reason
+        what, event = f"No answer from the broker to {self._calls}", "broker_unreachable"
+        if isinstance(error, Rejected):
+            what, event = f"The broker refuses {self._calls} for now", "broker_refuses"
         logger.warning(
-            "No answer from the broker, going on trying: %s",
-            reason,
-            extra={"event": "broker_unreachable", "code": error.code},
+            "%s, going on trying: %s", what, reason, extra={"event": event, "code": error.code}
         )
 
     def answered(self) -> None:
         if self._last is not None:
             self._last = None
-            logger.info("The broker answers again", extra={"event": "broker_back"})
+            logger.info("The broker takes %s again", self._calls, extra={"event": "broker_back"})
 
 
 class Pulse:

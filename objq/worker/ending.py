@@ -5,6 +5,8 @@
    never sent, since there is no broker, is given up at once.
 3. Running jobs have until shortly before `grace_s` is over; their outcomes are reported.
 4. Async jobs are interrupted, and whatever still runs is released.
+5. Outcomes that are on their way have the rest of the grace to be answered: a job whose report is
+   given up runs again.
 
 Nothing of this burns an attempt. A thread cannot be stopped, so after (4) the process has to end at
 once: the released job may already start elsewhere.
@@ -138,10 +140,12 @@ class WindDown:
         finally:
             limit.cancel()
             _cancel(claiming)
-        await self._interrupt(max(end_at, self._clock.monotonic() + LEAST_HAND_BACK_S))
+        end_at = max(end_at, self._clock.monotonic() + LEAST_HAND_BACK_S)
+        released = await self._interrupt(end_at)
+        await self._wait_while(end_at, Stage.ENDED)
         if self._holdings:
             return Ending.UNANSWERED
-        return Ending.HANDED_BACK
+        return Ending.HANDED_BACK if released else Ending.CLEAN
 
     async def _finish(self, claiming: Sequence[asyncio.Task[None]], until: float) -> bool:
         """Steps 1 to 3; return whether nothing is left."""
@@ -158,19 +162,21 @@ class WindDown:
                 await self._pulse.wait(left_s)
         return nothing_left()
 
-    async def _interrupt(self, end_at: float) -> None:
-        """Step 4."""
+    async def _interrupt(self, end_at: float) -> bool:
+        """Step 4; return whether anything was to be released."""
         self.interrupting = True
         for held in self._holdings.at(Stage.RUNNING):
             held.control.interrupt()
         now = self._clock.monotonic()
-        soon = now + min(INTERRUPT_S, (end_at - now) / 2)
-        while (left_s := soon - self._clock.monotonic()) > 0:
-            if not self._holdings.at(Stage.RUNNING, Stage.ENDED):
-                break
-            await self._pulse.wait(left_s)
+        await self._wait_while(now + min(INTERRUPT_S, (end_at - now) / 2), Stage.RUNNING)
         still = self._holdings.at(Stage.WAITING, Stage.RUNNING, Stage.STOPPED)
         await self._releases.release(still, end_at)
+        return bool(still)
+
+    async def _wait_while(self, until: float, stage: Stage) -> None:
+        """Return when no job is at this stage any more, or at `until` (monotonic seconds)."""
+        while self._holdings.at(stage) and (left_s := until - self._clock.monotonic()) > 0:
+            await self._pulse.wait(left_s)
 
 
 def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:

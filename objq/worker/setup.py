@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,11 +14,6 @@ from objq.optionrules import did_you_mean
 
 DEFAULT_CONCURRENCY: Final = 4
 """Whatever the machine: every job may hold a database connection, so this must not surprise."""
-
-LEVELS: Final = {0: logging.WARNING, 1: logging.INFO}
-
-
-LINES: Final = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
 
 
 def queues_of(alias: str, named: Sequence[str]) -> tuple[QueueName, ...]:
@@ -42,19 +36,3 @@ def queues_of(alias: str, named: Sequence[str]) -> tuple[QueueName, ...]:
             f"({MAX_QUEUES}): name some with --queue."
         )
     return queues
-
-
-def log_to_stderr(verbosity: int) -> None:
-    """Show objq's log lines, unless the project's LOGGING already sends them somewhere."""
-    logger = logging.getLogger("objq")
-    if logger.hasHandlers():
-        return
-    handler = logging.StreamHandler()
-    handler.setFormatter(LINES)
-    logger.addHandler(handler)
-    logger.setLevel(LEVELS.get(verbosity, logging.DEBUG))
-
-
-def stamped(line: str) -> str:
-    """Return what is printed for people in the form of the log's lines."""
-    return LINES.format(logging.makeLogRecord({"msg": line, "levelname": "INFO"}))

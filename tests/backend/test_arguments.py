@@ -74,6 +74,7 @@ REFUSED = {
     "lone surrogate": ("\ud800", "not Unicode", "replace"),
     "lone surrogate in a key": ({"\ud800": 1}, "not Unicode", "replace"),
     "huge number": (10**5000, "digits", "text"),
+    "number beyond a double": (-(10**309), "digits", "text"),
     "too deep": (nested(MAX_DEPTH), "levels deep", "Flatten"),
     "cycle": (CYCLE, "levels deep", "cycle"),
 }
@@ -104,14 +105,14 @@ def test_the_path_leads_to_the_culprit() -> None:
 def test_what_json_has_comes_back_as_it_was() -> None:
     kwargs = {
         "text": mark_safe("<b>ü\x00\u2028</b>"),
-        "numbers": (1, -0.5, 1e300, 10**40, Size.SMALL, True, None),
+        "numbers": (1, -0.5, 1e300, 10**40, -(10**308), Size.SMALL, True, None),
         "more": MappingProxyType({"a": range(2)}),
     }
     encoded = encode_arguments([], kwargs)
     check_json(bytes(encoded.kwargs), "kwargs", kind=dict)
     assert json.loads(bytes(encoded.kwargs)) == {
         "text": "<b>ü\x00\u2028</b>",
-        "numbers": [1, -0.5, 1e300, 10**40, 1, True, None],
+        "numbers": [1, -0.5, 1e300, 10**40, -(10**308), 1, True, None],
         "more": {"a": [0, 1]},
     }
 
@@ -122,7 +123,12 @@ def test_the_deepest_that_is_accepted_passes_the_queue_as_well() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-(1 << 1025), 1 << 1025)
+    | st.floats(allow_nan=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=20,
 )

@@ -386,7 +386,7 @@ def test_a_queue_that_is_not_listed_names_the_alias_and_those_that_are() -> None
         sample.add.using(backend="jobs", queue_name="mail")
 
 
-@pytest.mark.parametrize("name", ["", "x" * 65])
+@pytest.mark.parametrize("name", ["", "x" * 65, "a\nb", "a\x7f", "mail\n"])
 def test_a_queue_that_the_queue_does_not_take(name: str) -> None:
     tasks = {"default": {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {"STORAGE": "x"}}}
     refused = pytest.raises(InvalidTask, match="1 to 64 characters")

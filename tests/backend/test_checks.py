@@ -159,7 +159,7 @@ def test_the_app_is_missing(settings: Any) -> None:
 
 @pytest.mark.parametrize(
     ("queues", "count"),
-    [("default", 1), (None, 1), ([1, ""], 2), (["x" * 65], 1), (["a", "b", "c"], 1)],
+    [("default", 1), (None, 1), ([1, ""], 2), (["x" * 65], 1), (["a\nb"], 1), (["a", "b", "c"], 1)],
     ids=str,
 )
 def test_queues_that_do_not_fit(queues: Any, count: int) -> None:

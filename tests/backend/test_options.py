@@ -149,6 +149,9 @@ def test_options_that_are_no_dictionary(raw: object) -> None:
         {"MAX_BYTES": 65_536, "MAX_JOB_BYTES": 65_536},
         {"MAX_BYTES": 65_536, "MAX_RESULT_BYTES": 65_536},
         {"MAX_BYTES": 65_536, "MAX_ERROR_BYTES": 16_384},
+        {"MAX_BYTES": 1 << 20, "MAX_JOB_BYTES": (1 << 16) + 1},
+        {"MAX_BYTES": 1 << 20, "MAX_RESULT_BYTES": (1 << 15) + 1},
+        {"MAX_BYTES": 1 << 20, "MAX_ERROR_BYTES": (1 << 14) + 1},
         {"MODE": "direct", "BROKER_URL": "ws://10.0.0.1:3000/objq/v1/"},
     ],
     ids=lambda together: "-".join(together),
@@ -157,6 +160,13 @@ def test_options_that_contradict_each_other(together: dict[str, object]) -> None
     problems = find_problems({**MINIMAL, **together})
     assert [problem.check for problem in problems] == ["E004"]
     assert all(option in problems[0].message for option in together)
+
+
+def test_a_contradiction_is_told_in_fractions_and_multiples() -> None:
+    (one,) = find_problems({**MINIMAL, "MAX_BYTES": 1 << 20, "MAX_JOB_BYTES": 1 << 17})
+    assert "MAX_JOB_BYTES = 131072 is more than 1/16 of MAX_BYTES = 1048576: " in one.message
+    (other,) = find_problems({**MINIMAL, "HEARTBEAT_TIMEOUT": 5, "BROKER_TTL": 11})
+    assert "is more than 2 times HEARTBEAT_TIMEOUT = 5: " in other.message
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: bound.option)

@@ -19,6 +19,7 @@ NOT_LEADING = ProbeResult(Reach.ANSWERED, "leader", leading=False, store_ok=True
 OTHER = ProbeResult(Reach.ANSWERED, "other", leading=True, store_ok=True)
 REFUSED = ProbeResult(Reach.REFUSED)
 UNREACHABLE = ProbeResult(Reach.UNREACHABLE)
+PROXY = "wss://h/objq/v1/"
 
 
 def election() -> Election:
@@ -26,7 +27,12 @@ def election() -> Election:
 
 
 def header(
-    *, broker: str | None = "leader", epoch: int = 1, challenge: str | None = None, seq: int = 5
+    *,
+    broker: str | None = "leader",
+    url: str = "ws://h:1/",
+    epoch: int = 1,
+    challenge: str | None = None,
+    seq: int = 5,
 ) -> Header:
     return Header(
         objq=1,
@@ -34,7 +40,7 @@ def header(
         seq=seq,
         epoch=epoch,
         commit=f"c{seq}",
-        broker=BrokerInfo(id=broker, url="ws://h:1/", since=0, version="0") if broker else None,
+        broker=BrokerInfo(id=broker, url=url, since=0, version="0") if broker else None,
         challenge=Challenge(id=challenge, by="x", at=0) if challenge else None,
     )
 
@@ -76,6 +82,16 @@ def rounds(
             id="refuses, but was reached in another epoch",
         ),
         pytest.param([(0, header(), REFUSED)], Action.WAIT, id="refuses, never reached"),
+        pytest.param(
+            [(0, header(url=PROXY), READY), (1, header(url=PROXY), REFUSED)],
+            Action.WAIT,
+            id="a proxy was reached, and refuses for a moment",
+        ),
+        pytest.param(
+            [(0, header(url=PROXY), READY), *[(t, header(url=PROXY), REFUSED) for t in (1, 4)]],
+            Action.CHALLENGE,
+            id="a proxy was reached, and refuses for long",
+        ),
         pytest.param(
             [(0, header(), OTHER), (1, header(), REFUSED)],
             Action.WAIT,
@@ -167,6 +183,38 @@ def test_answered_challenges_back_off_and_a_quiet_time_forgives() -> None:
     assert max(gaps) <= 16 * TTL_S + 1
     assert gaps[-1] >= 8 * TTL_S
     assert len(gaps) <= 25
+
+
+def test_challenges_that_a_busy_leader_answers_at_once_back_off_as_well() -> None:
+    """It commits before the standby looks again, which never sees its own challenge stand."""
+    made = election()
+    now, seq = 0.0, 5
+    challenged_at: list[float] = []
+    while now < 300:
+        action = made.decide(header(seq=seq), UNREACHABLE, bound_here=False, now=now).action
+        seq += 2
+        if action is Action.CHALLENGE:
+            challenged_at.append(now)
+        now += 0.5
+    assert len(challenged_at) <= 12
+    assert made.decide(header(seq=seq), READY, bound_here=False, now=now).action is Action.WAIT
+
+
+def test_a_challenge_that_was_not_written_is_no_answered_one() -> None:
+    made = election()
+    steps = [(0, header(), UNREACHABLE), (3, header(), UNREACHABLE)]
+    assert rounds(made, *steps) is Action.CHALLENGE
+    assert rounds(made, (3.1, header(seq=6), UNREACHABLE)) is Action.CHALLENGE
+
+
+def test_a_challenge_that_stands_below_direct_pushes_is_no_answered_one() -> None:
+    made = election()
+    rounds(made, (0, header(), UNREACHABLE), (3, header(), UNREACHABLE))
+    standing = header(challenge="c", seq=9)
+    assert rounds(made, (3.3, standing, UNREACHABLE)) is Action.WAIT
+    made.forget()  # a pause: only an answer would have backed off
+    later = [(t, header(seq=9), UNREACHABLE) for t in (4, 7)]
+    assert rounds(made, *later) is Action.CHALLENGE
 
 
 def test_a_pause_of_the_standby_starts_the_time_of_a_challenge_over() -> None:

@@ -172,6 +172,49 @@ async def test_the_bytes_of_waiting_requests_are_bounded(monkeypatch: pytest.Mon
         await asyncio.gather(first, pushed)
 
 
+MANY = 1_000
+ID = "x" * 36
+ERROR = ops.JobError(type="E", message="m" * 5_000, traceback="t" * 20_000)
+
+
+@pytest.mark.parametrize(
+    ("op", "least_bytes"),
+    [
+        (ops.Cancel(request="1-a:1", ids=(ID,) * MANY, expected="ready"), 36 * MANY),
+        (ops.Delete(request="1-a:1", ids=(ID,) * MANY, expected="dead"), 36 * MANY),
+        (ops.Release(tokens=(ID,) * MANY), 36 * MANY),
+        (ops.Get(ids=(ID,) * MANY), 36 * MANY),
+        (ops.TakeClaim(claim=ID, queues=(ID,) * 100), 3_600),
+        (ops.Fail(items=(ops.Failure(token=ID, error=ERROR),) * 4), 100_000),
+        (complete(*(ID,) * MANY), 36 * MANY),
+        (ops.Push(request="1-a:1", jobs=(ops.NewJob(id=ID, task="t"),) * MANY), 36 * MANY),
+    ],
+    ids=lambda value: ops.op_name(value) if isinstance(value, ops.Op) else "",
+)
+def test_the_size_of_a_request_counts_what_it_holds(op: ops.Op, least_bytes: int) -> None:
+    assert least_bytes < inbox.size_of(op) < 20 * least_bytes
+
+
+@virtual
+async def test_the_bytes_of_an_operators_waiting_requests_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(inbox, "MAX_REQUEST_BYTES", 500_000)
+    async with world() as made:
+        broker = await made.lead()
+        first = await hold_first(broker, made)
+        asked: list[asyncio.Future[ops.Answer]] = []
+        while len(asked) < 100:
+            number = len(asked)
+            op = ops.Cancel(request=f"1-o:{number}", ids=(ID,) * MANY, expected="ready")
+            asked.append(broker.submit(op))
+        refused = [each for each in asked if each.done()]
+        assert 90 <= len(refused) < 100
+        made.store.release()
+        answers = await asyncio.gather(first, *asked, return_exceptions=True)
+        assert sum(isinstance(answer, errors.Overloaded) for answer in answers) == len(refused)
+
+
 # --- nothing to do is no write -------------------------------------------------------------------
 
 
@@ -425,6 +468,38 @@ async def test_a_silent_holder_loses_its_claim_and_the_job_goes_to_the_next() ->
 
 
 @virtual
+async def test_claims_that_expired_are_logged_once_that_is_durable_with_job_and_worker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Somebody pushes directly, again and again, just before the write that holds the expiry."""
+    async with world() as made:
+        broker = await made.lead()
+        await broker.submit(made.push(*(made.job() for _ in range(7))))
+        claim = msgspec.structs.replace(made.claim(most=7), worker="host-1")
+        first = granted(await broker.submit(claim))[0]
+        foreign = [made.job("mail") for _ in range(3)]
+        durable: list[bool] = []
+
+        def before_write() -> None:
+            if made.clock.monotonic() > 1_000 + T_S and foreign:
+                made.push_directly(foreign.pop())
+
+        made.store.before_write = before_write
+        with caplog.at_level(logging.WARNING, logger="objq.broker"):
+            while not caplog.records:
+                await asyncio.sleep(0.05)
+                durable.append(not made.document().claims)
+            await asyncio.sleep(T_S)
+        assert not foreign
+        assert durable[-1], "told when it was so"
+        (line,) = [record.getMessage() for record in caplog.records]
+        assert f"job {first.id} of worker host-1" in line
+        assert line.startswith("7 claims expired")
+        assert line.endswith("and 2 more.")
+        assert made.document().totals["default"].expired == 7
+
+
+@virtual
 async def test_any_frame_that_names_the_token_keeps_the_claim() -> None:
     async with world() as made:
         broker = await made.lead()
@@ -537,6 +612,32 @@ def refused(broker: Broker) -> bool:
     except errors.ObjqError:
         return True
     return False
+
+
+@virtual
+async def test_long_work_is_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Very many jobs come due at once: taken for a pause, that would begin again and again."""
+    async with world() as made:
+        broker = await made.lead()
+        resets = []
+        broker.on_reset.append(lambda: resets.append(True))
+        make_due_ready = Document.make_due_ready
+        work_s = [9.0]
+
+        def long(document: Document, now: int) -> None:
+            made.clock.jump_s += work_s.pop() if work_s else 0.0
+            make_due_ready(document, now)
+
+        monkeypatch.setattr(Document, "make_due_ready", long)
+        await broker.submit(made.push())
+        await asyncio.sleep(TTL_S)
+        assert not work_s
+        assert not resets
+        assert broker.leading
+
+        made.clock.jump_s += 9.0  # and a pause is one
+        await asyncio.sleep(TTL_S)
+        assert resets
 
 
 @virtual

@@ -107,6 +107,22 @@ async def test_gets_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @virtual
+async def test_the_bytes_of_gets_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookups, "MAX_WAITING_BYTES", 50_000)
+    async with world() as made:
+        broker = await made.lead()
+        for _ in range(2):  # what was answered counts no more
+            made.store.hold()
+            pushed = broker.submit(made.push())
+            await made.store.next_attempt()
+            asked = broker.submit(ops.Get(ids=("x" * 36,) * 1_000))
+            with pytest.raises(errors.Overloaded):
+                await broker.submit(ops.Get(ids=("x",)))
+            made.store.release()
+            await asyncio.gather(pushed, asked)
+
+
+@virtual
 async def test_a_get_of_more_than_a_socket_takes_is_refused_and_one_job_never(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

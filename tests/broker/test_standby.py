@@ -341,7 +341,6 @@ async def test_a_new_leader_waits_the_longer_of_both_timeouts_before_it_expires_
         after = await made.lead(1, bound=True, heartbeat_timeout_s=6.0, broker_ttl_s=6.0)
         await asyncio.sleep(T_S - 2)
         assert list(made.document().claims) == [grant.token]
-        assert made.document().settings.heartbeat_timeout_s == 6.0
         assert await after.submit(ops.Heartbeat(tokens=(grant.token,))) == ops.Beaten()
         await asyncio.sleep(6 + 3)
         assert not made.document().claims
@@ -403,6 +402,42 @@ async def test_a_broker_stopped_in_the_middle_of_a_take_over_clears_it_again() -
         await made.store.next_attempt()
         await broker.stop()
         assert made.document().broker is None
+
+
+@virtual
+async def test_a_standby_that_meets_a_corrupt_body_stops_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The header is well, so it would take over; what follows was edited by hand."""
+    async with world() as made:
+        before = await made.lead()
+        await before.submit(made.push())
+        await before.stop()
+        assert made.store.data is not None
+        made.store.put(made.store.data.replace(b'"dead": []', b'"dead": [}'))
+        standby = made.start(2)
+        await asyncio.sleep(20)
+        assert standby.readiness()["problem"]
+        began = made.clock.monotonic()
+        assert await standby.stop()
+        assert made.clock.monotonic() == began
+        assert "stepped down" not in caplog.text
+
+
+@virtual
+async def test_a_standby_whose_challenge_hangs_does_not_speak_of_stepping_down(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with world() as made:
+        await made.lead(1)
+        made.cut.add(URL)
+        link = Link(made.store)
+        standby = made.start(2, store=link, shutdown_grace_s=5.0)
+        made.store.hold()
+        await made.store.next_attempt()
+        assert not await standby.stop()
+        assert "SHUTDOWN_GRACE" in caplog.text
+        assert "has not stepped down" not in caplog.text
 
 
 @virtual

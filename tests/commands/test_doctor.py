@@ -259,9 +259,12 @@ def test_a_document_that_is_nearly_full_is_a_warning(queue: Queue) -> None:
 
 
 def test_settings_that_a_broker_does_not_follow_are_a_warning(queue: Queue) -> None:
-    queue.put_world(led(a_world(heartbeat_timeout_s=60.0)))
+    others = {"result_ttl_s": 2_592_001.0, "max_bytes": 67_108_865}
+    queue.put_world(led(a_world(heartbeat_timeout_s=60.0, **others)))
     found, _ = examined()
     assert "HEARTBEAT_TIMEOUT is 60 there and 30 here" in found["shared"][0]["message"]
+    assert "RESULT_TTL is 2,592,001 there and 86,400 here" in found["shared"][0]["message"]
+    assert "MAX_BYTES is 67,108,865 there and 67,108,864 here" in found["shared"][0]["message"]
     assert found["shared"][0]["level"] == "warning"
 
 
@@ -301,6 +304,11 @@ def test_every_way_in_which_a_broker_can_be_wrong_is_told_apart(
     assert finding.level == "problem"
     assert said in finding.message
     assert finding.advice
+
+
+def test_a_proxy_that_refuses_is_not_taken_for_the_broker() -> None:
+    finding = judge("default", recorded("wss://h/objq/v1/"), ProbeResult(Reach.REFUSED))
+    assert "the proxy in front of the broker is gone" in finding.message
 
 
 def test_what_to_type_names_the_backend() -> None:

@@ -84,8 +84,12 @@ def test_in_direct_mode_nobody_is_asked(
 def test_without_a_document_it_says_what_to_do(queue: Queue) -> None:
     with pytest.raises(CommandError, match="runbroker"):
         run("objq_stats")
-    with pytest.raises(CommandError, match="above 0"):
-        run("objq_stats", "--watch", "0")
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9"])
+def test_a_watch_takes_a_time_that_can_be_waited(queue: Queue, seconds: str) -> None:
+    with pytest.raises(CommandError, match="above 0, and at most 86,400"):
+        run("objq_stats", f"--watch={seconds}")
 
 
 # --- watching ------------------------------------------------------------------------------------

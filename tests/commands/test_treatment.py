@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from django.core.management import CommandError
@@ -67,6 +67,21 @@ def test_it_asks_first_and_changes_nothing_without_a_yes(
     answering(monkeypatch, "yes")
     run("objq_doctor", "--adopt")
     assert queue.data != data
+
+
+@pytest.mark.parametrize("error", [EOFError, RuntimeError("input(): lost sys.stdin")])
+def test_where_nobody_can_be_asked_it_says_how_to_go_on(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def ask(prompt: str) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(builtins, "input", ask)
+    queue.put_world(a_world())
+    data = queue.data
+    with pytest.raises(CommandError, match="Give --yes"):
+        run("objq_doctor", "--adopt")
+    assert queue.data == data
 
 
 @pytest.mark.parametrize("data", [b"?", b'{"objq": 2}'])

@@ -87,6 +87,15 @@ def test_the_refusal_of_a_first_send_costs_no_commit_but_that_of_a_repeat_is_com
     assert world.state("b") == "absent"
 
 
+def test_whoever_asks_again_to_delete_a_job_is_told_the_same() -> None:
+    world = World()
+    world.push("j")
+    op = ops.Delete(request=world.request(), ids=("j",), expected="ready")
+    first = world.apply(op)
+    assert first.items == (ops.ItemOutcome(id="j", state=None),)  # it has left
+    assert world.apply(op) == first
+
+
 def test_the_same_id_with_other_contents_is_refused() -> None:
     world = World()
     world.push("j", args=b"[1]")
@@ -103,6 +112,8 @@ def test_the_same_id_with_other_contents_is_refused() -> None:
         b"[NaN]",
         b"[Infinity]",
         b"[1e999]",
+        b"[1" + b"0" * 400 + b"]",
+        b"[-2" + b"0" * 308 + b"]",
         b'["\\ud800"]',
         b'[{"a": 1, "a": 2}]',
         b"[1,]",
@@ -121,7 +132,11 @@ def test_arguments_that_two_readers_could_read_differently_are_refused(text: byt
 
 
 @pytest.mark.parametrize(
-    "text", [b'[1.10, "\\ud83d\\ude00", 12345678901234567890123, {"b":1,"a":2}]']
+    "text",
+    [
+        b'[1.10, "\\ud83d\\ude00", 12345678901234567890123, {"b":1,"a":2}]',
+        b"[1" + b"0" * 308 + b', 1e308, "' + b"9" * 5000 + b'", 0.' + b"1" * 5000 + b"]",
+    ],
 )
 def test_arguments_are_granted_as_the_very_text_that_was_pushed(text: bytes) -> None:
     world = World()
@@ -421,6 +436,13 @@ def test_a_job_that_kills_worker_after_worker_is_granted_alone_until_it_is_dead(
 def test_a_queue_name_that_no_page_could_show_is_refused(name: str) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"id": "j", "task": "t", "queue": name}, ops.NewJob)
+    assert not ops.is_queue_name(name)
+
+
+@pytest.mark.parametrize("name", ["default", "n" * 64, "ü 😀", "a\x80"])
+def test_a_queue_may_have_any_other_name(name: str) -> None:
+    assert msgspec.convert(name, ops.QueueName) == name
+    assert ops.is_queue_name(name)
 
 
 def test_a_job_counts_as_ready_from_when_it_became_due() -> None:

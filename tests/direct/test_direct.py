@@ -304,6 +304,31 @@ async def test_a_document_too_large_for_the_store_refuses_pushes_and_takes_outco
         assert ended.items[0].state == "ready"
 
 
+@virtual
+async def test_a_push_that_may_be_in_is_not_refused_for_the_size_of_its_repeat() -> None:
+    async with direct_world() as world:
+        client = world.client()
+        await client.push([world.job()])
+        job = world.job()
+        world.store.plan = [Meets.LOST_REPLY, TooLarge("413")]
+        pushed = await client.push([job])  # the next try finds it
+        assert pushed.items[0].state == "ready"
+        assert job.id in world.document().jobs
+
+
+@virtual
+async def test_what_the_store_refuses_for_its_size_is_not_written_again_and_again() -> None:
+    async with direct_world() as world:
+        client = world.client()
+        await client.push([world.job()])
+        (grant,) = (await client.claim()).jobs
+        before = len(world.store.attempts)
+        world.store.plan = [TooLarge("413")] * 10_000
+        with pytest.raises(Unknown, match="413"):
+            await client.complete(done(grant), timeout_s=10)
+        assert len(world.store.attempts) - before < 20
+
+
 # --- the document --------------------------------------------------------------------------------
 
 

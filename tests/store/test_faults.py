@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
+import ssl
 import threading
 from typing import Any, NoReturn
 
 import pytest
 
+from objq.errors import ConfigurationError
 from objq.store.base import (
     ABSENT,
     Ambiguous,
@@ -23,6 +26,7 @@ from objq.store.base import (
     Unavailable,
     Unsupported,
 )
+from objq.store.http import LONGEST_RETRY_AFTER_S
 from tests.http1 import Message
 from tests.objectservers import ACCESS_KEY, AZURE_KEY, SECRET_KEY, connection_string
 from tests.proxy import (
@@ -132,12 +136,68 @@ def test_lost_read(proxied: Store, proxy: Proxy, action: Action) -> None:
         proxied.read_head()
 
 
+# --- answers that no store gives ----------------------------------------------------------------
+
+PAGE = Answer(200, b"<html>Please log in</html>", (("Content-Type", "text/html"),))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(PAGE, id="a proxy's page"),
+        pytest.param(Answer(200), id="nothing"),
+        pytest.param(Answer(200, b"[1]"), id="JSON of another kind"),
+        pytest.param(
+            Answer(200, b'{"generation": null}', (("ETag", '""'), ("x-goog-generation", "new"))),
+            id="tags that are none",
+        ),
+        pytest.param(
+            Answer(200, b"one", (("Last-Modified", "soon"), ("Content-Range", "bytes some"))),
+            id="headers that cannot be parsed",
+        ),
+    ],
+)
+def test_an_answer_that_no_store_gives_tells_nothing(
+    proxied: Store, proxy: Proxy, answer: Answer
+) -> None:
+    """Whoever answers so may be gone in a moment, and what is stored is not known meanwhile."""
+    proxy.rule = always(answer)
+    expect_nothing_known(proxied)
+
+
+def test_a_record_that_was_damaged_on_its_way(
+    proxied: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TLS finds it in the middle of a body, when the head has long been understood."""
+    tag = proxied.write(b"one", ABSENT)
+
+    def damaged(*_: Any, **__: Any) -> NoReturn:
+        raise ssl.SSLError(ssl.SSL_ERROR_SSL, "[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC]")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(http.client.HTTPResponse, "read", damaged)
+        expect_nothing_known(proxied)
+    assert proxied.read() == Content(b"one", tag)
+
+
+def expect_nothing_known(store: Store) -> None:
+    for unless in (None, TAG):
+        with pytest.raises(Unavailable):
+            store.read(unless)
+    with pytest.raises(Unavailable):
+        store.read_head()
+    for expect in (ABSENT, TAG):
+        with pytest.raises((Ambiguous, Conflict)):
+            store.write(b"mine", expect)
+
+
 # --- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("status", "on_write", "on_read"),
     [
+        (202, Ambiguous, Unavailable),
         (401, Denied, Denied),
         (403, Denied, Denied),
         (409, Ambiguous, Unavailable),
@@ -177,10 +237,15 @@ def test_throttled_says_for_how_long(proxied: Store, proxy: Proxy) -> None:
     with pytest.raises(Throttled) as caught:
         proxied.write(b"mine", ABSENT)
     assert caught.value.retry_after_s == 7.0
-    proxy.rule = always(Answer(429))
+    for unusable in ((), (("Retry-After", "soon"),), (("Retry-After", "nan"),)):
+        proxy.rule = always(Answer(429, headers=unusable))
+        with pytest.raises(Throttled) as caught:
+            proxied.read()
+        assert caught.value.retry_after_s is None
+    proxy.rule = always(Answer(429, headers=(("Retry-After", "1e999"),)))
     with pytest.raises(Throttled) as caught:
         proxied.read()
-    assert caught.value.retry_after_s is None
+    assert caught.value.retry_after_s == LONGEST_RETRY_AFTER_S
 
 
 @s3_only
@@ -324,6 +389,17 @@ def test_no_such_bucket(
     if server.kind != "fake_gcs":  # whose answer does not tell a bucket from an object
         with pytest.raises(Missing, match="create it first"):
             store.read()
+
+
+@azure_only
+@pytest.mark.parametrize("connection", ["nonsense", "AccountKey=d3Jvbmc="])
+def test_azure_connection_that_is_none(
+    server: ObjectServer, opened: OpenStore, connection: str
+) -> None:
+    entry = server.entry()
+    entry["OPTIONS"]["connection_string"] = connection
+    with pytest.raises(ConfigurationError, match=r"cannot be (opened|used)"):
+        opened(entry).read()
 
 
 @azure_only

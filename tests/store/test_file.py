@@ -172,6 +172,18 @@ def test_failure_after_the_change_is_visible(
         store.write(b"two", tag)
 
 
+def test_lock_that_cannot_be_let_go(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change is made; what is left of the lock goes with the descriptor."""
+
+    def fail(descriptor: int) -> NoReturn:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("django.core.files.locks.unlock", fail)
+    tag = store.write(b"one", ABSENT)
+    assert store.read() == Content(b"one", tag)
+    store.write(b"two", tag)
+
+
 @pytest.mark.parametrize("place", ["/proc/queue", "/dev/null/queue", "/dev/null"])
 def test_folder_that_cannot_be_made(place: str) -> None:
     store = FileStore(FileSystemStorage(location=place), "queue.json", "objq")
@@ -183,6 +195,21 @@ def test_path_that_is_a_folder(store: FileStore, folder: Path) -> None:
     (folder / "queue.json").mkdir(parents=True)
     with pytest.raises(Unavailable, match=r"queue\.json"):
         store.read()
+
+
+def test_an_object_behind_a_link_stays_one(store: FileStore, folder: Path, tmp_path: Path) -> None:
+    tag = store.write(b"one", ABSENT)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "queue.json").symlink_to(folder / "queue.json")
+    linked = FileStore(FileSystemStorage(location=str(elsewhere)), "queue.json")
+    linked.write(b"two", tag)
+    assert store.read() == linked.read()
+    assert (folder / "queue.json").read_bytes() == b"two"
+    assert (elsewhere / "queue.json").is_symlink()
+    with pytest.raises(Conflict):
+        store.write(b"three", tag)
+    assert [path.name for path in elsewhere.iterdir()] == ["queue.json"], "the lock is one, too"
 
 
 def test_link_in_place_of_the_temporary_file(store: FileStore, folder: Path) -> None:

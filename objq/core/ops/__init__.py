@@ -47,6 +47,7 @@ from objq.core.ops.fields import (
     MAX_RECORD_BYTES,
     MAX_RETRY_AFTER_S,
     MAX_TASK,
+    QUEUE_NAMES,
     REQUEST_PATTERN,
     ClaimId,
     JobId,
@@ -59,6 +60,7 @@ from objq.core.ops.fields import (
     TaskPath,
     Token,
     WorkerName,
+    is_queue_name,
 )
 from objq.core.ops.operations import (
     Cancel,
@@ -121,6 +123,7 @@ __all__ = [
     "MAX_RETRY_AFTER_S",
     "MAX_TASK",
     "NEVER_SHED",
+    "QUEUE_NAMES",
     "REPORTS",
     "REQUESTS",
     "REQUEST_PATTERN",
@@ -197,6 +200,7 @@ __all__ = [
     "WorkerView",
     "Workers",
     "ids_of",
+    "is_queue_name",
     "op_name",
     "tokens_of",
 ]

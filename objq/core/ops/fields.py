@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Raw
@@ -55,5 +56,17 @@ TaskPath = Annotated[str, Meta(min_length=1, max_length=MAX_TASK)]
 Priority = Annotated[int, Meta(ge=-100, le=100)]
 Millis = Annotated[int, Meta(ge=0, le=253402300799999)]  # to the end of the year 9999
 
+QUEUE_NAMES: Final = f"1 to {MAX_NAME} characters, none of them a control character"
+"""What `is_queue_name` asks for, in words."""
+
 EMPTY_LIST = Raw(b"[]")
 EMPTY_DICT = Raw(b"{}")
+
+
+def is_queue_name(value: object) -> bool:
+    """Tell whether a value is a `QueueName`, where nothing is decoded that would refuse it."""
+    return (
+        isinstance(value, str)
+        and 1 <= len(value) <= MAX_NAME
+        and re.match(_PRINTABLE, value) is not None
+    )

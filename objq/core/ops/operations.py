@@ -140,13 +140,11 @@ class Pause(Op, frozen=True, tag="pause", kw_only=True):
 
     request: RequestId
     queue: QueueName
-    repeat: bool = False
 
 
 class Resume(Op, frozen=True, tag="resume", kw_only=True):
     request: RequestId
     queue: QueueName
-    repeat: bool = False
 
 
 class Stats(Op, frozen=True, tag="stats", kw_only=True):

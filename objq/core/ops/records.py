@@ -138,7 +138,10 @@ class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ItemOutcome(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The outcome of one item of a request: the state the job is in now, or an error."""
+    """The outcome of one item of a request: the state the job is in now, or an error.
+
+    Neither: the job is no longer in the document.
+    """
 
     id: str | None = None
     token: str | None = None

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from objq.client.reading import document_reader
 from objq.doctor.examination import examine
 from objq.doctor.findings import as_json, as_line
-from objq.doctor.treatment import adopt_document, explain, upgrade_notice
+from objq.doctor.treatment import adopt_document, confirm, explain, upgrade_notice
 from objq.errors import ObjqError
 
 
@@ -54,7 +54,7 @@ class Command(BaseCommand):
         with document_reader(backend) as reader:
             reading = reader.read()
             self.stdout.write(explain(reading, reader.store.name))
-            if not yes and input("Adopt it? Type yes: ") != "yes":
-                raise CommandError("Nothing was changed.")
+            if not yes:
+                confirm()
             document = adopt_document(reader.store, reading.document)
         self.stdout.write(f"Adopted as document {document.id}, epoch {document.epoch}.")

@@ -10,9 +10,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from objq.clock import SYSTEM_CLOCK
 from objq.errors import ObjqError
+from objq.lines import while_somebody_reads
 from objq.overview import Source, as_json, as_text
 
 CLEAR = "\x1b[H\x1b[2J"
+LONGEST_S = 86_400
 
 
 class Command(BaseCommand):
@@ -30,10 +32,10 @@ class Command(BaseCommand):
         )  # fmt: skip
 
     def handle(self, *, backend: str, json: bool, watch: float | None, **_: Any) -> None:
-        if watch is not None and watch <= 0:
-            raise CommandError("--watch takes a number of seconds above 0.")
+        if watch is not None and not 0 < watch <= LONGEST_S:  # also for NaN
+            raise CommandError(f"--watch takes seconds: above 0, and at most {LONGEST_S:,}.")
         try:
-            with closing(Source(backend, SYSTEM_CLOCK.wall_ms)) as source:
+            with while_somebody_reads(), closing(Source(backend, SYSTEM_CLOCK.wall_ms)) as source:
                 if watch is None:
                     self.show(source, json)
                     return

@@ -10,8 +10,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from objq.compat import DEFAULT_TASK_BACKEND_ALIAS
 from objq.errors import ConfigurationError
+from objq.lines import log_to_stderr
 from objq.worker.process import ProcessOptions, WorkerProcess
-from objq.worker.setup import DEFAULT_CONCURRENCY, log_to_stderr, queues_of
+from objq.worker.setup import DEFAULT_CONCURRENCY, queues_of
 
 
 class Command(BaseCommand):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
@@ -11,12 +12,12 @@ from objq.broker.broker import Broker
 from objq.broker.this_process import broker_of_this_process
 from objq.conf import options_for
 from objq.errors import ObjqError
+from objq.lines import log_to_stderr, say
 from objq.server import binding
 from objq.server.serving import serve
 from objq.store import InThread, open_store
-from objq.store.base import Store, StoreError
+from objq.store.base import StoreError
 from objq.store.patience import probe_patiently
-from objq.worker.setup import log_to_stderr, stamped
 
 
 class Command(BaseCommand):
@@ -31,7 +32,7 @@ class Command(BaseCommand):
             parser.add_argument(option, default=default, metavar=metavar, help=text)
 
     def handle(self, *, bind: str, advertise: str | None, backend: str, **rest: Any) -> None:
-        log_to_stderr(max(rest["verbosity"] - 1, 0))  # `say` tells what is normal
+        log_to_stderr(max(rest["verbosity"] - 1, 0))  # `announce` tells what is normal
         try:
             address = binding.parse_bind(bind)
             options = options_for(backend)
@@ -43,14 +44,14 @@ class Command(BaseCommand):
                     advertise, bound, host_address=binding.own_address, local=local
                 )
                 if warning is not None:
-                    self.stderr.write(self.style.WARNING(warning))
+                    with suppress(OSError):
+                        self.stderr.write(self.style.WARNING(warning))
                 made = InThread(store)
                 return broker_of_this_process(made, options, advertise=url, bound=bound)
 
-            serve(make, address, lambda line: self.say(line, store), lambda: probe_patiently(store))
+            def announce(line: str) -> None:
+                say(self.stdout, f"{line} [{store.name}]")
+
+            serve(make, address, announce, lambda: probe_patiently(store))
         except (ObjqError, StoreError) as error:
             raise CommandError(str(error)) from error
-
-    def say(self, line: str, store: Store) -> None:
-        self.stdout.write(stamped(f"{line} [{store.name}]"))
-        self.stdout.flush()  # a log file gets it now, too
