@@ -163,8 +163,8 @@ class NoDocument(DocumentError):
     def at(cls, name: str) -> NoDocument:
         """Return the error for the document that a store calls `name`."""
         return cls(
-            f"There is no {name}. If there was one, put its last version back first (see Backup and "
-            "restore in docs/operating.md): whatever is created now begins empty. Else start "
+            f"There is no {name}. If there was one, put its last version back first (Backup and "
+            "restore in docs/operating.md): what is created now begins empty. Else start "
             "manage.py runbroker, which creates it; with MODE 'direct' the first push does."
         )
 

@@ -199,7 +199,12 @@ class Broker:
         readiness = describe(self._committer, self._clock, self._options.broker_ttl_s)
         own = self._leader.problem if self._leader is not None else self._standby.problem
         problem = readiness["problem"] or own
-        lead = {"broker": self.id, "state": self.state, "leading": self.leading}
+        lead = {
+            "broker": self.id,
+            "url": self._advertise,
+            "state": self.state,
+            "leading": self.leading,
+        }
         return lead | readiness | {"problem": problem}
 
     # --- running ---------------------------------------------------------------------------------

@@ -32,6 +32,9 @@ HAND_OVER_S: Final = 0.05
 
 LOSER_WAITS_S: Final = 0.2
 
+CHECK_EVERY_S: Final = 10.0
+"""The time between two attempts of a standby to reach itself, until it has."""
+
 Probe = Callable[[str, bytes], Awaitable[ProbeResult]]
 """Ask the broker at a URL what it says of itself; the bytes say who asks, as JSON."""
 
@@ -60,7 +63,7 @@ class Candidate:
 class Standby:
     """Waits for the lead.
 
-    `check_self`: first the own address has to be reached from here. `introduction()`: what a broker
+    `check_self`: the own address has to be reached from here before it leads. `introduction()`: what a broker
     that is asked is told of this one. `on_standing_by()` is called whenever it was seen who leads,
     and that this process does not yet; `on_header` with each header that was read.
     """
@@ -89,6 +92,7 @@ class Standby:
         self._probe = probe
         self._introduction = introduction
         self._check_self = check_self
+        self._check_at = float("-inf")
         self._on_standing_by = on_standing_by
         self._on_header = on_header
         self._notice_s = candidate.settings.notice_s
@@ -186,6 +190,7 @@ class Standby:
         if action in (Action.WAIT, Action.CHALLENGE):
             self._on_standing_by()
         if action is Action.WAIT:
+            await self._check_in_time()
             return None
         header = self._header
         self._taking_over = action is not Action.CHALLENGE
@@ -265,6 +270,13 @@ class Standby:
 
     async def _ask(self, url: str) -> ProbeResult:
         return await self._probe(url, self._introduction())
+
+    async def _check_in_time(self) -> None:
+        """Find out now and then, and not only when this process is needed, that it cannot lead."""
+        now = self._clock.monotonic()
+        if self._check_self and now >= self._check_at:
+            self._check_at = now + CHECK_EVERY_S
+            await self._reaches_itself()
 
     async def _reaches_itself(self) -> bool:
         if not self._check_self:

@@ -205,6 +205,6 @@ def describe(readiness: Json) -> str | None:
             f"of document {readiness['document']}."
         )
     if readiness["state"] == "standby":
-        leader = readiness["leader"]
-        return f"Standing by; {leader} leads." if leader else "Standing by; no broker leads yet."
+        leads = f"{readiness['leader']} leads" if readiness["leader"] else "no broker leads yet"
+        return f"Standing by at {readiness['url']}; {leads}."
     return None

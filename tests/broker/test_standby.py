@@ -359,6 +359,26 @@ async def test_a_broker_does_not_lead_before_it_reaches_itself() -> None:
         await made.leads(broker)
 
 
+def test_a_standby_that_could_not_lead_says_so_before_it_is_needed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @virtual
+    async def check() -> None:
+        async with world() as made:
+            await made.lead(1)
+            made.cut.add("ws://10.0.0.1:2/objq/v1/")
+            standby = made.start(2)
+            await until(lambda: standby.readiness()["problem"] is not None)
+            assert "--advertise" in standby.readiness()["problem"]
+            await asyncio.sleep(60)
+            said = [each for each in caplog.messages if "does not reach itself" in each]
+            assert len(said) == 1
+            made.cut.clear()
+            await until(lambda: standby.readiness()["problem"] is None)
+
+    check()
+
+
 @virtual
 async def test_the_repeat_at_a_new_broker_gets_the_answer_of_the_first() -> None:
     async with world() as made:

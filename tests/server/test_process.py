@@ -143,7 +143,7 @@ def test_runbroker_leads_serves_and_steps_down(tmp_path: Path) -> None:
         assert (ready["broker"], ready["state"]) == (recorded["id"], "leading")
 
         with running(*command, settings="site_settings", path=str(tmp_path)) as standby:
-            assert " INFO Standing by; " in line_of(standby)
+            assert re.search(r" INFO Standing by at ws://127\.0\.0\.1:\d+/objq/v1/; ", line_of(standby))
             process.send_signal(signal.SIGTERM)
             status, out, err = end_of(process)
             assert (status, err) == (0, "")
