@@ -1,6 +1,7 @@
 """What `objq_stats` shows: a broker's statistics, or the document's where no broker answers.
 
-And what everybody makes of them who looks at a queue: whether somebody takes what is ready.
+And what everybody makes of them who looks at a queue: whether somebody takes what is ready, and
+whether those who would are heard of.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ import msgspec
 from objq import conf
 from objq.client.reading import DocumentReader, document_reader
 from objq.client.registry import connect
-from objq.core.ops import AllWorkers, QueueStats, Running, Statistics, WorkerView
+from objq.core.ops import (
+    AllWorkers,
+    DocumentSettings,
+    QueueStats,
+    Running,
+    Statistics,
+    WorkerView,
+)
 from objq.durations import in_words
 from objq.errors import ConfigurationError, ObjqError
 
@@ -70,19 +78,51 @@ class Source:
         return "No broker is recorded." if self._reader.header().broker is None else None
 
 
-def takers(queue: str, workers: AllWorkers) -> list[WorkerView] | None:
-    """Return the connected workers that take from a queue; None where not all are told of."""
+class Takers(NamedTuple):
+    """The connected workers that take from a queue: those that are heard of, and the silent."""
+
+    heard: list[WorkerView]
+    silent: list[WorkerView]
+
+    @property
+    def slots(self) -> int:
+        """How many jobs those run at a time that are heard of: of the others nobody knows."""
+        return sum(each.slots for each in self.heard)
+
+    @property
+    def are_busy(self) -> bool:
+        """Tell whether those that are heard of hold as many jobs as they run, or more."""
+        return sum(each.holds for each in self.heard) >= self.slots
+
+
+def takers(queue: str, workers: AllWorkers, timeout_s: float) -> Takers | None:
+    """Return who takes from a queue; None where not all workers are told of.
+
+    `timeout_s`: the heartbeat timeout of the document.
+    """
     if workers.total > len(workers.workers):
         return None
-    return [each for each in workers.workers if each.connected and queue in each.queues]
+    found = Takers([], [])
+    for each in workers.workers:
+        if each.connected and queue in each.queues:
+            silent = is_silent(each.heard_ago_s, timeout_s)
+            (found.silent if silent else found.heard).append(each)
+    return found
+
+
+def is_silent(heard_ago_s: float | None, timeout_s: float) -> bool:
+    """Tell whether a worker was not heard for so long that it may not even start a job now (S2)."""
+    trust_s = DocumentSettings(heartbeat_timeout_s=timeout_s).trust_s
+    return heard_ago_s is not None and heard_ago_s > trust_s
 
 
 def untaken(stats: Statistics, workers: AllWorkers) -> list[str]:
     """Return the queues with ready jobs, not paused, from which no connected worker takes."""
+    timeout_s = stats.heartbeat_timeout_s
     return [
         name
         for name, queue in sorted(stats.queues.items())
-        if queue.ready and not queue.paused and takers(name, workers) == []
+        if queue.ready and not queue.paused and takers(name, workers, timeout_s) == Takers([], [])
     ]
 
 

@@ -8,6 +8,7 @@ from django.urls import path
 
 from objq_dashboard import views
 from objq_dashboard.access import may_view
+from objq_dashboard.actions.logbook import outside_of_transactions
 from objq_dashboard.actions.views import act
 from objq_dashboard.models import Queue
 
@@ -56,7 +57,8 @@ class QueueAdmin(ModelAdmin):
             named("workers/", partial(show, name="workers"), "workers"),
             named("dead/", partial(show, name="dead"), "dead"),
             named("broker/", partial(show, name="broker"), "broker"),
-            named("act/", partial(act, site=site), "act"),
+            # Around the partial, since that is what the admin takes a view's marks from.
+            named("act/", outside_of_transactions(partial(act, site=site)), "act"),
             named("live/", views.live, "live"),
         ]
 

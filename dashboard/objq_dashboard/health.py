@@ -2,57 +2,45 @@
 
 `judge` asks the questions in the order in which they explain each other: whether there is a broker,
 whether jobs wait that nobody takes, whether those who hold jobs are silent, how the last minute was
-where that is known. The first that is answered badly is the sentence; what else is wrong follows as
-advice.
+where that is known. The first that is answered badly is the sentence, with what to do about it;
+what else is wrong follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from objq import conf
 from objq.commandline import command
 from objq.errors import ConfigurationError, DocumentError, NoDocument, Overloaded, Rejected
-from objq.overview import takers
 from objq_dashboard.page import Health
+from objq_dashboard.source.mode import is_direct
+from objq_dashboard.troubles import troubles
 from objq_dashboard.wording import age, moment, number
 
 if TYPE_CHECKING:
-    from objq.core.ops import AllWorkers, HistoryPoint, QueueStats, Statistics
+    from objq.core.ops import Statistics
     from objq.errors import ObjqError
     from objq_dashboard.source.source import Source
 
-TAKEN_WITHIN_MS: Final = 5_000
-"""A ready job is taken within two commits where a worker has room; this is long after that."""
-
-LONG_MS: Final = 60_000
-"""So long jobs may wait for busy workers before that is worth a warning, here and in a table."""
-
-MINUTE: Final = 6
-"""Points of a broker's history."""
-
-FEW_FAILURES: Final = 5
-"""Fewer say nothing of how it goes."""
+CHALLENGED_FOR: Final = 3
+"""Times BROKER_TTL. One that was written longer ago is of a standby that has died as well."""
 
 
 def judge(source: Source, stats: Statistics) -> Health:
     """Return the sentence for a queue whose figures are known."""
     if source.why is not None:
         return _no_broker(source, source.why, stats)
-    points = source.remembered.points[-MINUTE:] if source.remembered is not None else ()
-    troubles = [*_unmoved(source, stats, source.workers()), *_stale(stats), *_lately(points)]
-    leads = _leads(source, stats)
-    if not troubles:
+    found, leads = troubles(source, stats), _leads(source, stats)
+    if not found:
         return Health(level="good", sentence=leads)
-    worst = next((each for each in troubles if each.level == "bad"), troubles[0])
-    others = [each.sentence for each in troubles if each is not worst]
-    advice = " ".join(filter(None, [*others, leads, worst.advice]))
-    return Health(level=worst.level, sentence=worst.sentence, advice=advice, command=worst.command)
+    worst = next((each for each in found if each.level == "bad"), found[0])
+    others = [each.sentence for each in found if each is not worst]
+    return replace(worst, besides=" ".join([*others, leads]))
 
 
 def unreadable(alias: str, error: ObjqError) -> Health:
@@ -88,17 +76,17 @@ def unreadable(alias: str, error: ObjqError) -> Health:
     )
 
 
-def is_direct(alias: str) -> bool:
-    """Return whether each process of this backend writes by itself, and a broker is no need."""
-    try:
-        return conf.options_for(alias).mode == "direct"
-    except ConfigurationError:
-        return False
-
-
-def is_stale(heard_ago_s: float | None, timeout_s: float) -> bool:
-    """Heartbeats go every sixth of the timeout; after half of it three are missing."""
-    return heard_ago_s is not None and heard_ago_s > timeout_s / 2
+def challenge(source: Source) -> str:
+    """Return that a standby is about to take over from a silent broker, if one is."""
+    document = source.reading.document if source.reading is not None else None
+    if source.why is None or document is None or document.challenge is None:
+        return ""
+    ttl_s = document.settings.broker_ttl_s
+    if source.now_ms - document.challenge.at > CHALLENGED_FOR * ttl_s * 1000:
+        return ""
+    return _("A standby has challenged the broker and takes over within %(age)s.") % {
+        "age": age(ttl_s)
+    }
 
 
 def address(url: str) -> str:
@@ -131,6 +119,10 @@ def _no_broker(source: Source, why: ObjqError, stats: Statistics) -> Health:
             "No broker answers; %(count)s pushes were written directly.",
             pushed,
         ) % {"count": number(pushed)}
+    challenged = challenge(source)
+    if challenged:
+        advice = f"{why.message} {challenged}"
+        return Health(level="bad", sentence=sentence, advice=advice)
     advice = _("%(error)s Jobs wait until one does. If none is running, start one:")
     return Health(
         level="bad",
@@ -151,105 +143,3 @@ def _leads(source: Source, stats: Statistics) -> str:
         "since": moment(stats.broker.since),
         "age": ago,
     }
-
-
-def _unmoved(source: Source, stats: Statistics, workers: AllWorkers | None) -> Iterator[Health]:
-    """Tell of queues in which jobs wait that nobody takes, and of paused ones."""
-    if stats.broker is None and conf.options_for(source.alias).mode == "broker":
-        yield Health(
-            level="bad",
-            sentence=_("No broker leads."),
-            advice=_("Jobs are pushed directly and wait until one does. Start one:"),
-            command=command(source.alias, "runbroker"),
-        )
-        return
-    for name, queue in sorted(stats.queues.items()):
-        waits_ms = source.now_ms - (queue.oldest_ready_at or source.now_ms)
-        if queue.paused:
-            yield _paused(name, queue)
-        elif queue.ready and waits_ms > TAKEN_WITHIN_MS and stats.broker is not None:
-            trouble = _why_untaken(source.alias, name, queue, waits_ms, workers)
-            if trouble is not None:
-                yield trouble
-
-
-def _paused(name: str, queue: QueueStats) -> Health:
-    if not queue.ready:
-        return Health(level="warn", sentence=_("Queue “%(queue)s” is paused.") % {"queue": name})
-    sentence = ngettext(
-        "Queue “%(queue)s” is paused, and %(count)s job waits in it.",
-        "Queue “%(queue)s” is paused, and %(count)s jobs wait in it.",
-        queue.ready,
-    ) % {"queue": name, "count": number(queue.ready)}
-    return Health(level="warn", sentence=sentence, advice=_("They are given out once it goes on."))
-
-
-def _why_untaken(
-    alias: str, name: str, queue: QueueStats, waits_ms: int, workers: AllWorkers | None
-) -> Health | None:
-    known = None if workers is None else takers(name, workers)
-    if known is None:
-        return None
-    if not known:
-        sentence = ngettext(
-            "%(count)s job waits in “%(queue)s”, and no worker takes from it.",
-            "%(count)s jobs wait in “%(queue)s”, and no worker takes from it.",
-            queue.ready,
-        ) % {"queue": name, "count": number(queue.ready)}
-        run = command(alias, "objq_worker", "--queue", name)
-        return Health(
-            level="bad", sentence=sentence, advice=_("Start a worker for it:"), command=run
-        )
-    slots = sum(worker.slots for worker in known)
-    held = sum(worker.holds for worker in known)
-    if held >= slots and waits_ms < LONG_MS:
-        return None
-    said = {"queue": name, "age": age(waits_ms / 1000), "slots": number(slots)}
-    if held >= slots:
-        sentence = _(
-            "The oldest job in “%(queue)s” waits for %(age)s: all %(slots)s slots are busy."
-        )
-        advice = _("More workers would help, or larger ones.")
-    else:
-        sentence = _("Jobs in “%(queue)s” wait for up to %(age)s although workers have room.")
-        advice = _("Look at the log of a worker.")
-    return Health(level="warn", sentence=sentence % said, advice=advice)
-
-
-def _lately(points: Sequence[HistoryPoint]) -> Iterator[Health]:
-    """Tell of attempts that fail and of a store that asks for patience, in the last minute."""
-    failed, finished = (sum(getattr(p, name) for p in points) for name in ("failed", "finished"))
-    if failed >= FEW_FAILURES and failed > finished:
-        sentence = _("More attempts fail than succeed: %(failed)s of %(all)s in the last minute.")
-        yield Health(
-            level="warn",
-            sentence=sentence % {"failed": number(failed), "all": number(failed + finished)},
-            advice=_(
-                "What they fail with is on the page of dead jobs, and on the page of each job."
-            ),
-        )
-    throttled = sum(point.throttled for point in points)
-    if throttled:
-        sentence = ngettext(
-            "The store has asked to slow down %(count)s time in the last minute.",
-            "The store has asked to slow down %(count)s times in the last minute.",
-            throttled,
-        )
-        advice = _("Commits are made as fast as it permits; requests wait for the next one.")
-        yield Health(level="warn", sentence=sentence % {"count": number(throttled)}, advice=advice)
-
-
-def _stale(stats: Statistics) -> Iterator[Health]:
-    timeout_s = stats.heartbeat_timeout_s
-    stale = sum(is_stale(job.heard_ago_s, timeout_s) for job in stats.running)
-    if not stale:
-        return
-    sentence = ngettext(
-        "%(count)s job has a stale heartbeat.", "%(count)s jobs have stale heartbeats.", stale
-    )
-    if stale == len(stats.running) < sum(queue.running for queue in stats.queues.values()):
-        # The statistics tell of so many, of those that were heard of longest ago.
-        sentence = _("At least %(count)s jobs have stale heartbeats.")
-    sentence %= {"count": number(stale)}
-    advice = _("A job goes to the next worker when nothing was heard for %(timeout)s.")
-    yield Health(level="warn", sentence=sentence, advice=advice % {"timeout": age(timeout_s)})

@@ -15,12 +15,16 @@ Level = Literal["good", "warn", "bad"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """One plain sentence on whether the queue moves; if not, what to do, and what to run."""
+    """One plain sentence on whether the queue moves; if not, what to do, and what to run.
+
+    `besides`: what else is to be said, when that is done with.
+    """
 
     level: Level
     sentence: str
     advice: str = ""
     command: str = ""
+    besides: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-import django
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse, JsonResponse
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.utils.translation import get_language
@@ -18,11 +16,11 @@ from django.utils.translation import gettext as _
 
 from objq import conf
 from objq.commandline import command
+from objq_dashboard import frame
 from objq_dashboard.access import may_act, may_view
 from objq_dashboard.actions import offers
 from objq_dashboard.live.served import serves_sockets
 from objq_dashboard.live.signedin import pass_for
-from objq_dashboard.models import Queue
 from objq_dashboard.page import as_json
 from objq_dashboard.pages import PAGES
 from objq_dashboard.source.source import Source
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from objq_dashboard.page import Page
 
 TABS: Final = ("overview", "jobs", "workers", "dead", "broker")
-PARENTS: Final = {"job": "jobs"}
 
 
 def show(
@@ -64,13 +61,14 @@ def show(
         if as_data and page is not None:
             response = JsonResponse(as_json(page))
         else:
+            title = _("Job %(job)s") % query if name == "job" else str(PAGES[name].title)
             context = {
-                **site.each_context(request),
+                **frame.context(request, site, title, frame.trail(site.name, name, query)),
                 **_context(site, name, query, source, page),
                 "page": page,
                 "alias": alias,
                 "aliases": aliases,
-                "may_manage": may_act(request.user),
+                "may_act": may_act(request.user),
                 "bar": offers.bar(request, site, name, source, query),
                 "language": get_language(),
                 "zone": zone_now,
@@ -79,7 +77,6 @@ def show(
                 "pass": pass_for(request.user),
                 **(extra_context or {}),
             }
-            request.current_app = site.name
             response = TemplateResponse(request, PAGES[name].template, context)
     patch_vary_headers(response, ["Accept"])
     return response
@@ -114,46 +111,24 @@ def _context(
     site: AdminSite, name: str, query: dict[str, str], source: Source | None, page: Page | None
 ) -> dict[str, Any]:
     kind = PAGES[name]
-    base = _address(site, "overview")
     own = {key: value for key, value in query.items() if key != "job"}
     return {
-        "title": _("Job %(id)s") % {"id": query["job"]} if name == "job" else kind.title,
-        "opts": Queue._meta,
         "name": name,
-        "base": base,
+        "base": frame.address(site.name, "overview"),
         "query": own,
         "query_string": urlencode(query),
         "tabs": [_tab(site, each, name, source) for each in TABS],
-        "trail": _trail(site, name, query),
         "choices": kind.choices(query, page) if kind.choices is not None and page else {},
         "charts": {key: asdict(chart) for key, chart in page.charts.items()} if page else {},
         "run": {
             "broker": command(source.alias, "runbroker") if source else "",
             "worker": command(source.alias, "objq_worker") if source else "",
         },
-        # Django 6.1 made the trail of links a list.
-        "trail_is_list": django.VERSION >= (6, 1),
     }
 
 
 def _tab(site: AdminSite, name: str, shown: str, source: Source | None) -> dict[str, str]:
-    address = _address(site, name)
-    if source is not None:
-        address = f"{address}?{urlencode({'backend': source.alias})}"
-    current = "page" if shown == name else "true" if PARENTS.get(shown) == name else ""
-    return {"title": str(PAGES[name].title), "href": address, "current": current}
-
-
-def _trail(site: AdminSite, name: str, query: dict[str, str]) -> list[tuple[str, str]]:
-    """Return the last links of the breadcrumbs; the last of them leads nowhere."""
-    backend = f"?{urlencode({'backend': query['backend']})}" if "backend" in query else ""
-    trail = []
-    for each in dict.fromkeys(("overview", PARENTS.get(name, name), name)):
-        text = query["job"] if each == "job" else str(PAGES[each].title)
-        trail.append((text, "" if each == name else _address(site, each) + backend))
-    return trail
-
-
-def _address(site: AdminSite, name: str) -> str:
-    url_name = "changelist" if name == "overview" else name
-    return reverse(f"admin:objq_dashboard_queue_{url_name}", current_app=site.name)
+    query = {"backend": source.alias} if source is not None else {}
+    current = "page" if shown == name else "true" if frame.PARENTS.get(shown) == name else ""
+    href = frame.address(site.name, name, query)
+    return {"title": str(PAGES[name].title), "href": href, "current": current}

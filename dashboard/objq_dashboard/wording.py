@@ -18,43 +18,47 @@ def number(value: int) -> str:
     return str(number_format(value, use_l10n=True, force_grouping=True))
 
 
+def decimal(value: float, digits: int = 1) -> str:
+    """Return a number with so many digits after the point; above 0 it never reads like 0."""
+    rounded = round(value, digits)  # Django would cut the other digits off
+    least = f"<{SPACE}" if value > 0 and not rounded else ""
+    shown = 10.0**-digits if least else rounded
+    exact = number_format(shown, decimal_pos=digits, use_l10n=True, force_grouping=True)
+    return f"{least}{exact}"
+
+
 def rate(per_second: float) -> str:
-    """Return a rate per second, with a digit after the point where it is small."""
-    exact = number_format(per_second, decimal_pos=1) if per_second < 10 else number(int(per_second))
-    return f"{exact}{SPACE}/s"
-
-
-def decimal(value: float) -> str:
-    return str(number_format(value, decimal_pos=1, use_l10n=True, force_grouping=True))
+    """Return a rate per second, the more exactly the slower it is."""
+    digits = 0 if per_second >= 10 or not per_second else 1 if per_second >= 1 else 2
+    return f"{decimal(per_second, digits)}{SPACE}/s"
 
 
 def seconds(value_s: float) -> str:
     """Return a short time exactly: `4 ms`, `0.21 s`, `12 s`."""
     if value_s < 0.1:
-        return f"{number_format(value_s * 1000, decimal_pos=0 if value_s >= 0.01 else 1)}{SPACE}ms"
-    return f"{number_format(value_s, decimal_pos=2)}{SPACE}s" if value_s < 10 else age(value_s)
+        return f"{decimal(value_s * 1000, 0 if value_s >= 0.01 else 1)}{SPACE}ms"
+    return f"{decimal(value_s, 2)}{SPACE}s" if value_s < 10 else age(value_s)
 
 
 def age(seconds: float) -> str:
     """Return `0.4 s`, `12 s`, `3 min`, `5 h` or `2 d`, all on one line.
 
-    It is `0.0 s` if the clock that the time came from is ahead of ours.
+    It is `0.0 s` just now, and if the clock that the time came from is ahead of ours.
     """
-    seconds = max(seconds, 0.0)
+    seconds = round(max(seconds, 0.0), 1)
     for size_s, unit in UNITS:
         if seconds >= size_s:
             return f"{number(int(seconds // size_s))}{SPACE}{unit}"
-    exact = number_format(seconds, decimal_pos=1) if seconds < 10 else int(seconds)
-    return f"{exact}{SPACE}s"
+    return f"{decimal(seconds) if seconds < 10 else number(int(seconds))}{SPACE}s"
 
 
 def size(size_bytes: int) -> str:
     value = float(size_bytes)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:
-            return f"{number_format(value, decimal_pos=0 if unit == 'B' else 1)}{SPACE}{unit}"
+            return f"{decimal(value, 0 if unit == 'B' else 1)}{SPACE}{unit}"
         value /= 1024
-    return f"{number_format(value, decimal_pos=1)}{SPACE}GiB"
+    return f"{decimal(value)}{SPACE}GiB"
 
 
 def moment(at_ms: int) -> str:

@@ -129,6 +129,40 @@ def test_the_question_before_an_action_hinders_nobody(tab: OpenTab, furnished: F
     assert_fits(page)
 
 
+def test_the_fields_of_a_filter_stand_below_their_labels(
+    tab: OpenTab, furnished: Furniture
+) -> None:
+    """Also beside a button with something below it."""
+    looking = tab(viewport={"width": 1280, "height": 800})
+    page = looking.open_live(f"{OVERVIEW}jobs/?queue=closed")
+    expect(page.locator(".objq-clear")).to_be_visible()
+    gaps, heights = page.locator(".objq-filter").evaluate("""(form) => {
+      const labels = [...form.querySelectorAll("label")];
+      const boxes = labels.map((each) => each.control.getBoundingClientRect());
+      return [labels.map((each, at) => boxes[at].top - each.getBoundingClientRect().bottom),
+        boxes.map((each) => each.height)];
+    }""")
+    assert max(gaps) < 5
+    assert len(set(heights)) == 1
+
+
+def test_many_troubles_leave_room_on_a_phone(tab: OpenTab, furnished: Furniture) -> None:
+    looking = tab(viewport=PHONE)
+    page = looking.open_live(OVERVIEW)
+    page.locator("[data-objq-pause]").click()
+    options = " ".join(f"--queue queue-{number}" for number in range(100))
+    health = Health(level="bad", sentence="Jobs wait.", command=f"objq_worker {options}")
+    page.evaluate("(page) => objq.place(page)", as_json(Shown(health=health, known=True)))
+    box = page.locator(".objq-health").bounding_box()
+    assert box is not None
+    assert box["height"] < PHONE["height"] / 2
+
+
+def test_how_much_is_known_of_take_overs_can_be_read(tab: OpenTab, furnished: Furniture) -> None:
+    page = tab().open_live(f"{OVERVIEW}broker/")
+    expect(page.get_by_text("what it has seen since it was started")).to_be_visible()
+
+
 def test_a_chart_of_another_width_does_not_widen_the_page(
     tab: OpenTab, furnished: Furniture
 ) -> None:

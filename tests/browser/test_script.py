@@ -222,6 +222,21 @@ def test_without_sockets_it_polls_until_there_is_one(own_place: Place, tab: Open
     expect(pace).to_have_attribute("data-state", "live")
 
 
+def test_a_socket_is_tried_as_rarely_where_nothing_may_be_stored(
+    own_place: Place, tab: OpenTab
+) -> None:
+    own_place.broker()
+    site = own_place.serve(wsgi=True, dashboard={"SOCKETS": True})
+    looking = tab(place=own_place, site=site)
+    looking.tolerated += [*CUT, "error: nothing is stored"]  # that of the admin's own script
+    looking.page.add_init_script("""Object.defineProperty(window, "sessionStorage", {
+      get() { throw new Error("nothing is stored"); }});""")
+    page = looking.open(OVERVIEW)
+    expect(page.locator("[data-objq-pace]")).to_have_attribute("data-state", "polls")
+    page.wait_for_timeout(2000)  # nothing is what is waited for
+    assert len(looking.sockets) == 1
+
+
 def test_who_is_signed_out_while_polling_is_told(own_place: Place, tab: OpenTab) -> None:
     own_place.broker()
     site = own_place.serve(wsgi=True)

@@ -161,7 +161,8 @@ class FakeReader:
         return self.newest
 
     def list(self, op: ListJobs) -> Listed:
-        return self._listing.page(self.read().document, op, lambda token: None)
+        reading = self.read()
+        return self._listing.page(reading.document, op, reading.heard_ago_s)
 
     def header(self) -> Header:
         document = self.read().document

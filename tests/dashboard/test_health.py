@@ -9,7 +9,7 @@ from django.test import override_settings
 from msgspec import structs
 
 from objq.core.codec import SCHEMA
-from objq.core.ops import AllWorkers, HistoryPoint, QueueStats, RecentHistory, WorkerView
+from objq.core.ops import AllWorkers, Challenge, HistoryPoint, QueueStats, RecentHistory, WorkerView
 from objq.errors import (
     ConfigurationError,
     Corrupt,
@@ -64,8 +64,8 @@ def test_stale_heartbeats(build: Callable[..., Page], queue: FakeQueue) -> None:
     queue.answer = statistics(queues=QUIET)
     health = build("overview").health
     assert (health.level, health.sentence) == ("warn", "1 job has a stale heartbeat.")
-    assert plain(health.advice).startswith(LEADS)
     assert "30 s" in plain(health.advice)
+    assert plain(health.besides) == LEADS
 
 
 def test_more_stale_heartbeats_than_are_told_of(
@@ -130,7 +130,7 @@ def test_nothing_is_said_of_workers_that_are_too_many_to_be_told_of(
 
 @pytest.mark.parametrize(
     ("ready", "sentence"),
-    [(0, "Queue “default” is paused."), (12, "Queue “default” is paused, and 12 jobs wait in it.")],
+    [(0, "Queue “default” is paused."), (12, "Queue “default” is paused. 12 jobs wait there.")],
 )
 def test_a_paused_queue(
     build: Callable[..., Page], queue: FakeQueue, ready: int, sentence: str
@@ -172,8 +172,126 @@ def test_the_worst_is_said_first_and_the_rest_after_it(
     queue.answer = statistics(queues=queues)
     health = build("overview").health
     assert health.sentence.startswith("12 jobs wait in “default”, and no worker")
-    assert "Queue “a” is paused." in health.advice
-    assert "1 job has a stale heartbeat." in health.advice
+    assert health.advice == "Start a worker for “default”:", "and nothing before the command"
+    assert plain(health.besides) == (f"Queue “a” is paused. 1 job has a stale heartbeat. {LEADS}")
+
+
+QUEUES = [f"queue-{number:02}" for number in range(40)]
+
+
+def test_many_queues_that_no_worker_takes_from_are_one_trouble(
+    build: Callable[..., Page], queue: FakeQueue
+) -> None:
+    each = waiting(10, ready=2)["default"]
+    queue.answer = statistics(running=(), queues=dict.fromkeys(QUEUES, each))
+    health = build("overview").health
+    assert health.sentence == (
+        "80 jobs wait in “queue-00”, “queue-01”, “queue-02” and 37 more, and no worker takes from "
+        "any of these."
+    )
+    assert health.advice == "Start a worker for these queues:"
+    options = " ".join(f"--queue {name}" for name in QUEUES)
+    assert health.command == f"python manage.py objq_worker {options}"
+    assert plain(health.besides) == LEADS
+
+
+def test_many_paused_queues_are_one_trouble(build: Callable[..., Page], queue: FakeQueue) -> None:
+    paused = QueueStats(paused=True)
+    queue.answer = statistics(
+        running=(), queues={"a": paused, "b": structs.replace(paused, ready=3)}
+    )
+    health = build("overview").health
+    assert health.sentence == "Queues “a” and “b” are paused. 3 jobs wait there."
+    queue.answer = statistics(running=(), queues=dict.fromkeys(QUEUES[:4], paused))
+    assert build("overview").health.sentence == (
+        "Queues “queue-00”, “queue-01”, “queue-02” and 1 more are paused."
+    )
+
+
+@pytest.mark.parametrize(
+    ("holds", "said"),
+    [
+        (4, "The oldest job in “a”, “b” and “c” waits for 1 min: all 4 slots are busy."),
+        (3, "Jobs in “a”, “b” and “c” wait for up to 1 min although workers have room."),
+    ],
+)
+def test_many_queues_of_the_same_worker_are_one_trouble(
+    build: Callable[..., Page], queue: FakeQueue, holds: int, said: str
+) -> None:
+    queue.all_workers = AllWorkers(workers=(worker(queues=("a", "b", "c"), holds=holds),), total=1)
+    queue.answer = statistics(running=(), queues=dict.fromkeys("abc", waiting(90)["default"]))
+    health = build("overview").health
+    assert plain(health.sentence) == said
+    assert "“a”, “b” and “c”" in health.advice
+    assert plain(health.besides) == LEADS
+
+
+def test_one_busy_slot(build: Callable[..., Page], queue: FakeQueue) -> None:
+    queue.all_workers = AllWorkers(workers=(worker(holds=1, slots=1),), total=1)
+    queue.answer = statistics(running=(), queues=waiting(90))
+    assert plain(build("overview").health.sentence) == (
+        "The oldest job in “default” waits for 1 min: the one slot for it is busy."
+    )
+
+
+SILENT = {"heard_ago_s": 16.0}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ready", "level"), [(30, 1, "bad"), (1, 1, "bad"), (0, 0, "warn")]
+)
+def test_a_silent_worker_has_no_room(
+    build: Callable[..., Page], queue: FakeQueue, seconds: float, ready: int, level: str
+) -> None:
+    """However short a time anything has waited, and before its claims expire."""
+    queue.all_workers = AllWorkers(workers=(worker(**SILENT),), total=1)
+    queue.answer = statistics(running=(), queues=waiting(seconds, ready=ready))
+    health = build("overview").health
+    assert health.level == level
+    assert plain(health.sentence) == "The worker of “default” has been silent for 16 s."
+    assert "30 s" in plain(health.advice)
+
+
+def test_the_slots_of_a_silent_worker_do_not_count(
+    build: Callable[..., Page], queue: FakeQueue
+) -> None:
+    queue.all_workers = AllWorkers(
+        workers=(worker(name="x", holds=4), worker(name="y", holds=0, **SILENT)), total=2
+    )
+    queue.answer = statistics(running=(), queues=waiting(90))
+    assert "all 4 slots are busy" in build("overview").health.sentence
+
+
+def test_silent_workers_of_several_queues(build: Callable[..., Page], queue: FakeQueue) -> None:
+    queue.all_workers = AllWorkers(
+        workers=(
+            worker(name="x", queues=("a", "b"), heard_ago_s=40.0),
+            worker(name="y", queues=("b",), heard_ago_s=20.0),
+            worker(name="z", queues=("c",), heard_ago_s=1.0),
+        ),
+        total=3,
+    )
+    queue.answer = statistics(running=(), queues=dict.fromkeys("abc", QueueStats()))
+    assert plain(build("overview").health.sentence) == (
+        "The workers of “a” and “b” have been silent for 20 s or longer."
+    )
+
+
+def test_a_broker_that_is_challenged_is_about_to_be_succeeded(
+    build: Callable[..., Page], queue: FakeQueue, document: FakeReader
+) -> None:
+    queue.answer = Unavailable("Nothing there.")
+    document.world = World()
+    document.world.document.broker = statistics().broker
+    document.world.document.challenge = Challenge(id="c", by="standby", at=NOW_MS - 2_000)
+    health = build("overview").health
+    assert health.sentence == "No broker answers."
+    assert plain(health.advice) == (
+        "Nothing there. A standby has challenged the broker and takes over within 10 s."
+    )
+    assert health.command == ""
+    document.world.document.challenge = Challenge(id="c", by="standby", at=NOW_MS - 60_000)
+    assert build("overview").health.command == "python manage.py runbroker", "it has died as well"
 
 
 def test_no_broker_leads(build: Callable[..., Page], queue: FakeQueue) -> None:

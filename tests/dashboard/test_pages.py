@@ -66,8 +66,8 @@ def test_figures_of_the_overview(build: Callable[..., Page], queue: FakeQueue) -
     page = build("overview")
     assert {name: text(page, name) for name in page.texts if not name.startswith("chart")} == {
         "oldest": "1 min", "waiting": "12", "running": "2", "scheduled": "2", "dead": "1",
-        "paused": "1", "pushed": "12 /s", "finished": "3.0 /s", "failed": "0.2 /s",
-        "workers": "1 worker, 2 of 4 slots in use", "more": "",
+        "paused": "1", "pushed": "12 /s", "finished": "3.0 /s", "failed": "0.20 /s",
+        "workers": "1 worker, 2 of 4 slots in use", "more": "", "no_history": "",
     }  # fmt: skip
     marks = {name: cell.mark for name, cell in page.texts.items() if cell.mark}
     assert marks == {"oldest": "warn", "dead": "bad", "paused": "warn", "failed": "warn"}
@@ -96,16 +96,19 @@ def test_rates_of_a_queue_are_known_when_one_has_looked_for_a_while(
     shared.silence.rates._samples.clear()
     rates = []
     for pushed in (1_500, 1_540):
-        totals = {"pushed": pushed, "failed": 4}
+        totals = {"pushed": pushed, "failed": 4, "succeeded": 1_200, "cancelled": 30}
         queue.answer = statistics(queues={"default": QueueStats(totals=totals)})
         now[0] += 5.0
         rates.append(texts(build("overview").tables["queues"])["default"][-3:])
-    assert rates == [["—"] * 3, ["8.0 /s", "0.0 /s", "0.0 /s"]]
+    assert rates == [["—"] * 3, ["8.0 /s", "0 /s", "0 /s"]]
     queue.recent = history(point())
     page = build("overview")
     assert [text(page, name) for name in ("pushed", "finished", "failed")] == rates[-1], (
         "the figures on top are the queues' together"
     )
+    title = page.texts["pushed"].title.replace(SPACE, " ")
+    assert title == "of all queues, in the last 5.0 s, in which this site has looked on"
+    assert page.tables["queues"][0].cells[-2].title == "1,230 since the document was made"
 
 
 def test_running_jobs_of_the_overview(build: Callable[..., Page]) -> None:
@@ -139,8 +142,17 @@ def test_charts(build: Callable[..., Page], queue: FakeQueue) -> None:
     assert [each.values for each in page.charts["depth"].series] == [(12, 12), (2, 2), (0, 0)]
     assert [each.values for each in page.charts["wait"].series] == [(None, 0.1), (None, 4.0)]
     assert [each.values for each in page.charts["commit"].series] == [(0.02, 0.02), (0.25, 0.25)]
-    assert text(page, "chart_wait") == (
-        "p50: 0.100 s, at most 0.100 s; p99: 4.000 s, at most 4.000 s"
+    assert text(page, "chart_wait") == ("p50: 0.10 s, at most 0.10 s; p99: 4.00 s, at most 4.00 s")
+    assert text(page, "chart_rates").endswith("failed: 0.20 /s, at most 0.20 /s")
+
+
+def test_a_chart_whose_newest_point_is_empty_is_not_said_to_stand_where_it_was(
+    build: Callable[..., Page], queue: FakeQueue
+) -> None:
+    """Nothing was claimed since, so nothing had waited."""
+    queue.recent = history(point(), point(wait_p50_s=None, wait_p99_s=None))
+    assert text(build("overview"), "chart_wait") == (
+        "p50: —, at most 0.10 s; p99: —, at most 4.00 s"
     )
 
 
@@ -152,6 +164,11 @@ def test_without_a_history_there_are_no_charts(
     page = build("overview")
     assert page.charts == {}
     assert text(page, "pushed") == "—"
+    assert text(page, "no_history") == (
+        "Only a broker remembers the hour in which it leads."
+        if isinstance(recent, Exception)
+        else "The broker makes a point every 10 s; there is none yet."
+    )
     assert page.known
 
 
@@ -301,6 +318,7 @@ def test_a_running_job(build: Callable[..., Page], jobs: World) -> None:
     assert text(page, "args") == "—"
     (attempt,) = texts(page.tables["attempts"]).values()
     assert attempt == ["1", attempt[1], "w", "0.0 s", "0.0 s", "runs", "—"]
+    assert page.tables["attempts"][0].cells[5].mark == "bad", "as its heartbeat has"
     assert text(page, "why") == ""
 
 
@@ -473,6 +491,9 @@ def test_no_worker_and_busy_workers(
     )
     queue.all_workers = workers("default", slots=2, holds=1)
     assert why(build("job", job="job")) == "It is the next of its queue."
+    view = replace(queue.all_workers.workers[0], heard_ago_s=16.0)
+    queue.all_workers = AllWorkers(workers=(view,), total=1)
+    assert why(build("job", job="job")).endswith("The workers of its queue “default” are silent.")
 
 
 def test_scheduled_and_backoff(build: Callable[..., Page], line: World) -> None:
@@ -556,6 +577,31 @@ def test_without_a_broker_those_are_known_who_hold_jobs(
     page = build("workers")
     assert texts(page.tables["workers"])["w"][1] == "unknown"
     assert "only a broker knows" in text(page, "more")
+
+
+def test_nobody_is_called_silent_while_nobody_listens(
+    build: Callable[..., Page], queue: FakeQueue, document: FakeReader
+) -> None:
+    """A worker beats to the broker, so the document tells nothing of it once that is down."""
+    queue.answer = Unavailable("gone")
+    document.world = World()
+    document.world.now = document.world.document.at = NOW_MS - 25_000
+    document.world.push("job")
+    document.world.start(document.world.take())
+
+    def marks(name: str, table: str, column: int, **query: str) -> list[tuple[str, str]]:
+        rows = build(name, **query).tables[table]
+        return [
+            (row.cells[column].text.replace(SPACE, " "), row.cells[column].mark) for row in rows
+        ]
+
+    assert marks("overview", "running", -1) == [("25 s", "")]
+    assert marks("workers", "workers", -1) == [("25 s", "")]
+    ((standing, mark),) = marks("jobs", "jobs", -1)
+    assert (standing[-19:], mark) == ("last heartbeat 25 s", "")
+    page = build("job", job="job")
+    assert facts(page)["heartbeat"] == "25 s"
+    assert [row.cells[5].mark for row in page.tables["attempts"]] == [""]
 
 
 # --- the dead ------------------------------------------------------------------------------------
@@ -684,3 +730,19 @@ def test_a_broker_that_is_silent_is_named_as_such(
     assert found["state"][1] == "does not answer; the document still names it"
     assert texts(page.tables["document"])["size"][1] == "4.2 KiB"
     assert page.tables["commits"] == page.tables["standbys"] == page.tables["takeovers"] == ()
+    for name in ("no_commits", "no_standby", "takeovers_said"):
+        assert text(page, name).startswith("Only a broker that leads knows "), name
+    assert text(page, "start_standby") == "", "there may be one"
+    document.world.document.challenge = ops.Challenge(id="c", by="s", at=NOW_MS)
+    assert text(build("broker"), "no_standby") == (
+        "A standby has challenged the broker and takes over within 10 s."
+    )
+
+
+def test_a_broker_that_has_no_points_yet_is_not_said_to_lead_not(
+    build: Callable[..., Page], queue: FakeQueue
+) -> None:
+    page = build("broker")
+    assert text(page, "no_commits") == "The broker makes a point every 10 s; there is none yet."
+    assert text(page, "no_standby").startswith("No standby asks the broker.")
+    assert "process of the broker" in text(page, "takeovers_said")

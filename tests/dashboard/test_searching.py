@@ -55,6 +55,28 @@ def test_the_same_text_beside_the_secret_is_found(queue: FakeQueue) -> None:
     assert found("hunter2") == ["one"]
 
 
+@pytest.mark.parametrize(
+    ("field", "label", "most"),
+    [
+        ("queue", "Queue", 64), ("task", "Task", 256), ("text", "Id, task or arguments", 256),
+        ("error", "Error", 256),
+    ],
+)  # fmt: skip
+def test_of_a_text_that_is_too_long_the_field_and_its_limit_are_told(
+    field: str, label: str, most: int
+) -> None:
+    wanted({field: "x" * most})
+    with pytest.raises(Invalid) as met:
+        wanted({field: "x" * (most + 1)})
+    assert f"“{label}” may have {most} characters at most" in met.value.message
+
+
+def test_a_name_that_no_queue_can_have_is_refused_in_plain_words() -> None:
+    with pytest.raises(Invalid) as met:
+        wanted({"queue": "a\nb"})
+    assert met.value.message == "No queue has a name with such characters."
+
+
 def test_letters_that_json_escapes_are_found(queue: FakeQueue) -> None:
     push(queue, "one", {"to": "Zoë", "token": "x"})
     assert found("Zoë") == ["one"]

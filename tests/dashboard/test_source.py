@@ -22,7 +22,7 @@ from objq.errors import (
 )
 from objq_dashboard.source import source
 from objq_dashboard.source.answers import FRESH_S, MAX_ANSWERS, Answers
-from objq_dashboard.source.rates import Rates
+from objq_dashboard.source.rates import Rates, Seen
 from objq_dashboard.source.reading import ReadDocument
 from objq_dashboard.source.silence import WAIT_AGAIN_AFTER_S
 from objq_dashboard.source.source import Source
@@ -30,6 +30,8 @@ from tests.core.world import World
 from tests.dashboard.conftest import statistics
 
 if TYPE_CHECKING:
+    from pytest_django.fixtures import Settings
+
     from tests.dashboard.conftest import FakeQueue, FakeReader
 
 
@@ -231,6 +233,65 @@ def test_after_a_silence_pages_do_not_wait_and_the_broker_is_tried_beside(
         assert time.monotonic() < until
 
 
+def test_where_there_is_no_document_pages_do_not_wait_for_one_either(
+    queue: FakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.answer = NoDocument("There is none.")
+    tried = threading.Event()
+    released = threading.Event()
+
+    class Coming:
+        def stats(self, **_: Any) -> ops.Statistics:
+            tried.set()
+            assert released.wait(10)
+            return statistics()
+
+    def is_known() -> bool:
+        """Ask anew; return whether there is something to tell."""
+        source.expire("default")
+        try:
+            Source("default").stats()
+        except NoDocument:
+            return False
+        return True
+
+    assert not is_known()
+    monkeypatch.setattr("objq.connect", lambda alias: Coming(), raising=False)
+    assert not is_known()  # and did not wait for the broker that is coming
+    assert tried.wait(10)
+    released.set()
+    until = time.monotonic() + 10
+    while not is_known():
+        assert time.monotonic() < until
+
+
+def test_without_brokers_a_document_is_seen_as_soon_as_there_is_one(
+    queue: FakeQueue, settings: Settings
+) -> None:
+    entry = settings.TASKS["default"]
+    options = {**entry["OPTIONS"], "MODE": "direct"}
+    settings.TASKS = {"default": {**entry, "OPTIONS": options}}
+    queue.answer = NoDocument("There is none.")
+    with pytest.raises(NoDocument):
+        Source("default").stats()
+    queue.answer = statistics(broker=None)
+    source.expire("default")
+    assert Source("default").stats() == queue.answer
+
+
+def test_a_refusal_that_is_met_beside_is_no_silence(queue: FakeQueue, document: FakeReader) -> None:
+    document.world = World()
+    queue.answer = Unavailable("gone")
+    Source("default").stats()
+    queue.answer = Forbidden("no")
+    source._shared("default").silence._tried()
+    queue.answer = statistics()
+    source.expire("default")
+    asked = Source("default")
+    asked.stats()
+    assert asked.why is None, "it was asked again at once"
+
+
 def test_an_old_silence_is_no_reason_not_to_ask(
     queue: FakeQueue, document: FakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,14 +424,14 @@ def test_rates_are_the_differences_of_the_last_seconds() -> None:
     clock = Watch()
     rates = Rates(clock)
     rates.add(totals(pushed=100, succeeded=90, cancelled=0, failed=5))
-    assert rates.of("default") == {}  # nothing to differ from
+    assert rates.of("default") is None  # nothing to differ from
     clock.now += 1.0
     rates.add(totals(pushed=101))
-    assert rates.of("default") == {}  # too short
+    assert rates.of("default") is None  # too short
     clock.now += 3.0
     rates.add(totals(pushed=108, succeeded=91, cancelled=1, failed=9))
-    assert rates.of("default") == {"pushed": 2.0, "finished": 0.5, "failed": 1.0}
-    assert rates.of("another") == {}
+    assert rates.of("default") == Seen(4.0, {"pushed": 2.0, "finished": 0.5, "failed": 1.0})
+    assert rates.of("another") is None
 
 
 def test_rates_forget_what_is_long_ago() -> None:
@@ -379,7 +440,7 @@ def test_rates_forget_what_is_long_ago() -> None:
     for number in range(60):
         rates.add(totals(pushed=min(30, number)))
         clock.now += 1.0
-    assert rates.of("default")["pushed"] == 0.0
+    assert rates.of("default") == Seen(10.0, {"pushed": 0.0, "finished": 0.0, "failed": 0.0})
 
 
 def test_rates_of_another_document_begin_anew() -> None:
@@ -388,7 +449,7 @@ def test_rates_of_another_document_begin_anew() -> None:
     rates.add(totals(pushed=100))
     clock.now += 5
     rates.add(totals("doc-2", pushed=900))
-    assert rates.of("default") == {}
+    assert rates.of("default") is None
 
 
 def test_nobody_looked_for_a_while() -> None:
@@ -397,7 +458,7 @@ def test_nobody_looked_for_a_while() -> None:
     rates.add(totals(pushed=100))
     clock.now += 3600
     rates.add(totals(pushed=900))
-    assert rates.of("default") == {}
+    assert rates.of("default") is None
 
 
 def test_a_long_search_is_kept_for_a_while_and_a_short_one_is_not(
@@ -440,4 +501,4 @@ def test_rates_are_not_told_of_a_broker_that_is_silent(
     shared.silence.rates.add(statistics())
     assert asked.rates("default")
     asked.why = Unavailable("gone")
-    assert asked.rates("default") == {}
+    assert asked.rates("default") is None

@@ -94,7 +94,7 @@ def test_page_and_data_say_the_same(browser: Client, full: FakeQueue, name: str)
         for row in rows if table in tables else ():
             assert f'<tr data-key="{row["key"]}"' in text
     # Whatever is shown has a place (but what only the bar of actions shows), and each is filled.
-    health = {"sentence", "advice", "command"}
+    health = {"sentence", "advice", "command", "besides"}
     assert set(data["texts"]) - {"state-code"} == set(places) - health
 
 
@@ -234,7 +234,7 @@ def test_a_queue_that_cannot_be_asked(browser: Client, queue: FakeQueue) -> None
     queue.answer = Unavailable("Nothing at 10.0.0.42:3000.")
     text = get(browser, "overview")
     assert "<div data-objq-known hidden>" in text
-    assert '<pre data-objq-text="command">python manage.py runbroker</pre>' in text
+    assert 'data-objq-text="command">python manage.py runbroker</pre>' in text
 
 
 @pytest.mark.parametrize("name", NAMES)

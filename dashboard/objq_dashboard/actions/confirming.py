@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-import django
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from objq import conf
+from objq.errors import ObjqError
+from objq_dashboard import frame
 from objq_dashboard.actions import selection
-from objq_dashboard.models import Queue
+from objq_dashboard.actions.form import job_address
 from objq_dashboard.pages.parts import STATES
+from objq_dashboard.source.searching import FILTERS
+from objq_dashboard.source.source import Source
 from objq_dashboard.wording import number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from django.contrib.admin import AdminSite
     from django.http import HttpRequest, HttpResponse
 
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from objq_dashboard.actions.form import Asked
     from objq_dashboard.actions.selection import Found
 
-NAMED = 20
+NAMED: Final = 20
 """Ids that the page lists of a selection."""
 
 
@@ -40,8 +45,11 @@ def ask(
     else:
         fields += [("key", key) for key in wish.keys[:1]]
         fields += [("chosen", f"{state}:{i}") for state, ids in found.chosen.items() for i in ids]
+    here = {**wish.query, "backend": wish.alias, "job": next(iter(wish.keys), "")}
+    title = str(action.question)
     context = {
-        "title": action.question,
+        **frame.context(request, site, title, frame.trail(site.name, wish.page, here, title)),
+        "alias": wish.alias if len(conf.backend_aliases()) > 1 else "",
         "action": action,
         "fields": fields,
         "count": number(found.count),
@@ -49,20 +57,24 @@ def ask(
             {"name": STATES[state], "count": number(len(ids)), "state": state}
             for state, ids in found.chosen.items()
         ],
-        "ids": () if wish.all_that_match else found.ids[:NAMED],
+        "jobs": () if wish.all_that_match else _named(site, wish.alias, found.ids[:NAMED]),
         "left_out": left_out(found) if found.misfits else "",
         "grown": wish.all_that_match and bool(wish.confirmed),
         "most": number(selection.MOST) if found.cut else "",
         "filters": _filters(wish) if wish.all_that_match else (),
         "back": wish.back(site.name),
     }
-    return _page(request, site, "objq_dashboard/act_confirm.html", context)
+    return TemplateResponse(request, "objq_dashboard/act_confirm.html", context)
 
 
 def nothing_done(request: HttpRequest, site: AdminSite) -> HttpResponse:
     """Answer whoever comes here without a form, as after signing in again half-way."""
-    context = {"title": _("Nothing was done")}
-    response = _page(request, site, "objq_dashboard/act_nothing.html", context, status=405)
+    title = _("Nothing was done")
+    context = {
+        **frame.context(request, site, title, frame.trail(site.name, "overview", {}, title)),
+        "overview": frame.address(site.name, "overview"),
+    }
+    response = TemplateResponse(request, "objq_dashboard/act_nothing.html", context, status=405)
     response["Allow"] = "POST"
     return response
 
@@ -92,30 +104,20 @@ def left_out(found: Found) -> str:
 
 
 def _filters(wish: Asked) -> list[tuple[str, str]]:
-    names = {
-        "queue": _("Queue"),
-        "task": _("Task"),
-        "text": _("Text"),
-        "error": _("Error"),
-    }
-    return [(name, wish.query[key]) for key, name in names.items() if wish.query.get(key)]
+    return [(str(name), wish.query[key]) for key, name in FILTERS.items() if wish.query.get(key)]
 
 
-def _page(
-    request: HttpRequest,
-    site: AdminSite,
-    template: str,
-    context: dict[str, Any],
-    status: int = 200,
-) -> HttpResponse:
-    request.current_app = site.name
-    overview = reverse("admin:objq_dashboard_queue_changelist", current_app=site.name)
-    context = {
-        **site.each_context(request),
-        "opts": Queue._meta,
-        "trail": [(_("Overview"), overview), (context["title"], "")],
-        "trail_is_list": django.VERSION >= (6, 1),
-        "overview": overview,
-        **context,
-    }
-    return TemplateResponse(request, template, context, status=status)
+def _named(site: AdminSite, alias: str, ids: Sequence[str]) -> list[dict[str, str]]:
+    """Return jobs by which whoever is asked can tell what they are about to do."""
+    try:
+        jobs = Source(alias).get(ids)
+    except ObjqError:
+        jobs = (None,) * len(ids)  # what is asked is asked all the same
+    return [
+        {
+            "id": job_id,
+            "href": job_address(site.name, alias, job_id),
+            "task": job.task if job is not None else "",
+        }
+        for job_id, job in zip(ids, jobs, strict=True)
+    ]

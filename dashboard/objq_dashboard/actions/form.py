@@ -10,13 +10,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl
 
-from django.urls import reverse
 from msgspec import structs
 
 from objq import conf
 from objq.core import ops
+from objq_dashboard import frame
 from objq_dashboard.actions.actions import JOB_ACTIONS, QUEUE_ACTIONS, as_state
 from objq_dashboard.source.searching import wanted
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from objq_dashboard.actions.actions import JobAction, QueueAction
 
-PATHS: Final = {"overview": "", "jobs": "jobs/", "dead": "dead/", "job": ""}
-"""Of the pages that have a form, from the overview; that of a job depends on its id."""
+PAGES: Final = ("overview", "jobs", "dead", "job")
+"""Those that have a form."""
 
 MAX_QUERY_FIELDS: Final = 20
 
@@ -66,18 +66,12 @@ class Asked:
         if self.page == "job":
             key = "" if gone else next(iter(self.keys), "")
             return job_address(site_name, self.alias, key)
-        query = {**self.query, "backend": self.alias}
-        return f"{_overview(site_name)}{PATHS[self.page]}?{urlencode(query)}"
+        return frame.address(site_name, self.page, {**self.query, "backend": self.alias})
 
 
 def job_address(site_name: str, alias: str, job_id: str) -> str:
     """Return the address of a job's page, or of the list of jobs for an empty id."""
-    path = f"{quote(job_id, safe='')}/" if job_id else ""
-    return f"{_overview(site_name)}jobs/{path}?{urlencode({'backend': alias})}"
-
-
-def _overview(site_name: str) -> str:
-    return reverse("admin:objq_dashboard_queue_changelist", current_app=site_name)
+    return frame.address(site_name, "job", {"job": job_id, "backend": alias})
 
 
 def read(form: QueryDict) -> Asked | None:
@@ -85,7 +79,7 @@ def read(form: QueryDict) -> Asked | None:
     name, alias = form.get("action", ""), form.get("backend", "")
     action = JOB_ACTIONS.get(name) or QUEUE_ACTIONS.get(name)
     page = form.get("page", "")
-    if action is None or page not in PATHS or alias not in conf.backend_aliases():
+    if action is None or page not in PAGES or alias not in conf.backend_aliases():
         return None
     try:
         query = dict(parse_qsl(form.get("query", ""), max_num_fields=MAX_QUERY_FIELDS))

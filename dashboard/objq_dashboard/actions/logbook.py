@@ -7,26 +7,43 @@ are kept for later.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import logging
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.contrib.contenttypes.models import ContentType
+from django.db import DatabaseError, router, transaction
 from django.utils.text import Truncator
 from django.utils.translation import override
 
 from objq_dashboard.models import Queue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from objq_dashboard.access import User
     from objq_dashboard.actions.actions import JobAction, QueueAction
     from objq_dashboard.actions.applying import Report
 
+View = TypeVar("View", bound="Callable[..., Any]")
+
+logger = logging.getLogger(__name__)
+
 NAMED: Final = 50
 """Ids that an entry names; the others are counted."""
 
 MAX_REPR: Final = 200
+
+
+def outside_of_transactions(view: View) -> View:
+    """Have a view whose entries stand in the log at once, also under ATOMIC_REQUESTS.
+
+    In the transaction of a request nobody would see an entry before the answer, it would be gone
+    with the process, and the log would be locked for everybody while the queue is waited for.
+    """
+    database = router.db_for_write(LogEntry)
+    apart: Callable[[View], View] = transaction.non_atomic_requests(using=database)
+    return apart(view)
 
 
 class Entry:
@@ -48,14 +65,24 @@ class Entry:
             change_message=self._text("sent, and not answered yet"),
         )
 
-    def close(self, report: Report) -> None:
-        """Write down what has become of it."""
+    def close(self, report: Report) -> bool:
+        """Write down what has become of it; return whether that could be written.
+
+        It has become of it all the same, and whoever asked for it has to be told.
+        """
         counts = ", ".join(
             f"{report.count(became)} {became}"
             for became in dict.fromkeys(fate.became for fate in report.groups)
         )
         self._entry.change_message = self._text(counts)
-        self._entry.save(update_fields=["change_message"])
+        try:
+            self._entry.save(update_fields=["change_message"])
+        except DatabaseError:
+            logger.exception(
+                "The log of the admin could not be completed: %s", self._entry.change_message
+            )
+            return False
+        return True
 
     def _text(self, outcome: str) -> str:
         left = len(self._ids) - NAMED

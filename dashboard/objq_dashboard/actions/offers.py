@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from django.urls import reverse
-
 from objq.errors import ObjqError
+from objq_dashboard import frame
 from objq_dashboard.access import may_act
 from objq_dashboard.actions.actions import JOB_ACTIONS, QUEUE_ACTIONS, as_state
 
@@ -68,7 +67,7 @@ def bar(
     if not offers:
         return None
     return Bar(
-        address=reverse("admin:objq_dashboard_queue_act", current_app=site.name),
+        address=frame.address(site.name, "act"),
         fields=fields,
         offers=offers,
         selects=page != "job",

@@ -21,10 +21,14 @@ from objq_dashboard.actions.messages import sentences
 from objq_dashboard.actions.selection import Found
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from django.contrib.admin import AdminSite
     from django.http import HttpRequest, HttpResponse
 
+    from objq_dashboard.actions.applying import Report
     from objq_dashboard.actions.form import Asked
+    from objq_dashboard.actions.messages import Message
 
 
 def act(request: HttpRequest, site: AdminSite) -> HttpResponse:
@@ -75,10 +79,8 @@ def _on_jobs(
         return HttpResponseRedirect(wish.back(site.name))
     entry = Entry(request.user, wish.alias, action, "job", found.ids)
     report = applying.on_jobs(wish.alias, action, found.chosen, until)
-    entry.close(report)
     address = None if wish.page == "job" else partial(job_address, site.name, wish.alias)
-    for message in sentences(action, report, address):
-        messages.add_message(request, message.level, message.text)
+    _tell(request, entry, report, sentences(action, report, address))
     if found.cut:
         messages.warning(request, _("There are more that match. Do it again for those."))
     gone = action.destroys and report.count("done", "missing") > 0
@@ -91,9 +93,17 @@ def _on_queues(
     if wish.keys:
         entry = Entry(request.user, wish.alias, action, "queue", wish.keys)
         report = applying.on_queues(wish.alias, action, wish.keys, until)
-        entry.close(report)
-        for message in sentences(action, report):
-            messages.add_message(request, message.level, message.text)
+        _tell(request, entry, report, sentences(action, report))
     else:
         messages.warning(request, _("No queue was selected, so nothing was done."))
     return HttpResponseRedirect(wish.back(site.name))
+
+
+def _tell(request: HttpRequest, entry: Entry, report: Report, said: Iterable[Message]) -> None:
+    """Tell the log what has become of an action, and then whoever asked for it."""
+    is_logged = entry.close(report)
+    for message in said:
+        messages.add_message(request, message.level, message.text)
+    if not is_logged:
+        text = _("The log of the admin could not be completed: there it is not answered yet.")
+        messages.warning(request, text)

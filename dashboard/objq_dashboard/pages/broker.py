@@ -10,9 +10,10 @@ from django.utils.translation import gettext as _
 
 from objq.commandline import command
 from objq.errors import ObjqError
-from objq_dashboard.health import address, is_direct
+from objq_dashboard.health import address, challenge
 from objq_dashboard.page import Cell, Row
-from objq_dashboard.pages.parts import Query, answered, fact
+from objq_dashboard.pages.parts import Query, answered, fact, no_points
+from objq_dashboard.source.mode import is_direct
 from objq_dashboard.wording import NOTHING, age, decimal, moment, number, rate, seconds, size, utc
 
 if TYPE_CHECKING:
@@ -29,7 +30,14 @@ def build(source: Source, query: Query, stats: Statistics) -> dict[str, Any]:
     history = source.history()
     points = history.points if history is not None else ()
     return {
-        "texts": {"header": Cell(text=header(source, stats)), **advice(source, stats)},
+        "texts": {
+            "header": Cell(text=header(source, stats)),
+            "no_commits": no_points(
+                history, _("Only a broker that leads knows how its commits go.")
+            ),
+            **takeovers_said(history),
+            **advice(source, stats, history),
+        },
         "tables": {
             "broker": broker_rows(source, stats, history),
             "document": document_rows(source, stats, points),
@@ -51,7 +59,16 @@ def header(source: Source, stats: Statistics) -> str:
     return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
 
 
-def advice(source: Source, stats: Statistics) -> dict[str, Cell]:
+def takeovers_said(history: RecentHistory | None) -> dict[str, Cell]:
+    said = _("Only a broker that leads knows what it has seen of take-overs.")
+    if history is not None:
+        said = _(
+            "As far as the process of the broker knows: what it has seen since it was started."
+        )
+    return {"takeovers_said": Cell(text=said)}
+
+
+def advice(source: Source, stats: Statistics, history: RecentHistory | None) -> dict[str, Cell]:
     """Return what is said where there is no broker, or no standby, and the command if one helps."""
     run = Cell(text=command(source.alias, "runbroker"))
     no_broker = _("No broker leads. Start one:")
@@ -64,6 +81,10 @@ def advice(source: Source, stats: Statistics) -> dict[str, Cell]:
         run = run_elsewhere = Cell(text="")
         no_broker = _("None leads, and none is needed: MODE is “direct”, so each process writes.")
         no_standby = _("There is no broker to stand by for.")
+    elif history is None:
+        # Nobody can tell whether one stands by, but for one that has spoken up.
+        run_elsewhere = Cell(text="")
+        no_standby = challenge(source) or _("Only a broker that leads knows who stands by for it.")
     return {
         "no_broker": Cell(text=no_broker),
         "start_broker": run,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from objq_dashboard.page import Chart, Series
+from objq_dashboard.wording import NOTHING, decimal, rate, seconds
 
 if TYPE_CHECKING:
     from objq.core.ops import HistoryPoint, RecentHistory
@@ -67,17 +67,21 @@ def said(chart: Chart) -> str:
             _("%(label)s: %(now)s, at most %(most)s")
             % {
                 "label": series.label,
-                "now": _with_unit(values[-1], series.unit),
+                "now": _with_unit(series.values[-1], series.unit),
                 "most": _with_unit(max(values), series.unit),
             }
         )
     return "; ".join(parts)
 
 
-def _with_unit(value: float, unit: str) -> str:
-    digits = 0 if not unit else 1 if value >= 10 else 3 if unit == "s" else 2
-    number = number_format(value, decimal_pos=digits, use_l10n=True, force_grouping=True)
-    return f"{number}\N{NO-BREAK SPACE}{unit}" if unit else str(number)
+def _with_unit(value: float | None, unit: str) -> str:
+    if value is None:
+        return NOTHING
+    if unit == "/s":
+        return rate(value)
+    if unit == "s":
+        return seconds(value)
+    return decimal(value, 0)
 
 
 def _rounded(value: float | None) -> float | None:

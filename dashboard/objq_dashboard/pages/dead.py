@@ -11,7 +11,6 @@ from objq.core import ops
 from objq_dashboard.page import Cell, Page, Row
 from objq_dashboard.pages.jobs import arguments, listed
 from objq_dashboard.pages.parts import (
-    FILTERS,
     Query,
     answered,
     error_text,
@@ -20,6 +19,7 @@ from objq_dashboard.pages.parts import (
     shorten,
     when,
 )
+from objq_dashboard.source.searching import FILTERS
 from objq_dashboard.wording import NOTHING, number
 
 if TYPE_CHECKING:

@@ -62,10 +62,24 @@ def build(source: Source, query: Query, stats: Statistics) -> dict[str, Any]:
         message = f"{error.type}: {error.message}" if error.message else error.type
         texts["error"] = Cell(text=message, mark="bad")
         texts["traceback"] = Cell(text=error.traceback)
+    beat = heard(source, job, stats)
     return {
         "texts": texts,
-        "tables": {"facts": facts(source, job, stats), "attempts": attempts(source, job)},
+        "tables": {
+            "facts": facts(source, job, beat),
+            "attempts": attempts(source, job, beat),
+        },
     }
+
+
+def heard(source: Source, job: JobView, stats: Statistics) -> Cell:
+    """Return the last heartbeat of the claim that is alive, if one is."""
+    if job.claim is None:
+        return Cell(text=NOTHING)
+    ago_s = next((each.heard_ago_s for each in stats.running if each.id == job.id), None)
+    if ago_s is None:  # of many running jobs the statistics tell of those most silent only
+        ago_s = max(0, source.now_ms - job.claim.heartbeat_at) / 1000
+    return heartbeat(source, ago_s, stats.heartbeat_timeout_s)
 
 
 def result(job: JobView, mask: masking.Mask) -> str:
@@ -86,7 +100,7 @@ def pretty(text: str) -> str:
     return f"{text[:MOST_SHOWN]}\n{left}"
 
 
-def facts(source: Source, job: JobView, stats: Statistics) -> tuple[Row, ...]:
+def facts(source: Source, job: JobView, beat: Cell) -> tuple[Row, ...]:
     now_ms = source.now_ms
     state = state_cell(job.state, cancel_requested=job.cancel_requested)
     before = any(was_before(job, each) for each in job.history)
@@ -107,10 +121,6 @@ def facts(source: Source, job: JobView, stats: Statistics) -> tuple[Row, ...]:
         rows.append(moment_fact("run_after", _("Not before"), job.run_after, now_ms))
     if job.claim is not None:
         claim = job.claim
-        heard = next((each.heard_ago_s for each in stats.running if each.id == job.id), None)
-        if heard is None:  # of many running jobs the statistics tell of those most silent only
-            heard = max(0, now_ms - claim.heartbeat_at) / 1000
-        beat = heartbeat(heard, stats.heartbeat_timeout_s)
         rows += [
             fact("holder", _("Held by"), claim.worker or _("a worker without a name")),
             fact("token", _("Claim token"), short(claim.token)),
@@ -130,7 +140,7 @@ def moment_fact(key: str, label: str, at_ms: int, now_ms: int) -> Row:
     return fact(key, label, ago % said, utc(at_ms))
 
 
-def attempts(source: Source, job: JobView) -> tuple[Row, ...]:
+def attempts(source: Source, job: JobView, beat: Cell) -> tuple[Row, ...]:
     """Return the timeline, oldest first; the last row may be the claim that is alive."""
     rows = [
         attempt_row(index, each, before=was_before(job, each))
@@ -149,7 +159,9 @@ def attempts(source: Source, job: JobView) -> tuple[Row, ...]:
                     Cell(text=claim.worker or NOTHING),
                     after(claim.claimed_at, began),
                     Cell(text=age(for_)),
-                    Cell(text=_("runs") if began else _("claimed, not started yet"), mark="good"),
+                    Cell(
+                        text=_("runs") if began else _("claimed, not started yet"), mark=beat.mark
+                    ),
                     Cell(text=NOTHING),
                 ),
             )

@@ -14,7 +14,6 @@ from objq.errors import Invalid
 from objq_dashboard import masking
 from objq_dashboard.page import Cell, Page, Row
 from objq_dashboard.pages.parts import (
-    FILTERS,
     STATES,
     Query,
     answered,
@@ -43,10 +42,9 @@ MOST_ARGUMENTS = 120
 def build(source: Source, query: Query, stats: Statistics) -> dict[str, Any]:
     texts = counts(source, query, stats)
     tables = {"queues": tuple(Row(key=name, cells=()) for name in sorted(stats.queues))}
-    now_ms, timeout_s = source.now_ms, stats.heartbeat_timeout_s
     jobs, around = listed(source, query, "jobs/")
     if jobs is not None:
-        rows = {job.id: row(source, job, now_ms, timeout_s) for job in jobs}
+        rows = {job.id: row(source, job, stats.heartbeat_timeout_s) for job in jobs}
         tables["jobs"] = tuple(rows.values())
     return {"texts": texts | around, "tables": tables}
 
@@ -83,7 +81,7 @@ def choices(query: Query, page: Page) -> dict[str, Any]:
             for state, title in (("", _("all")), *{**STATES, "ready": _("waiting")}.items())
         ],
         "queues": [row.key for row in page.tables.get("queues", ())],
-        "filtered": any(query.get(key) for key in FILTERS),
+        "filtered": any(query.get(key) for key in searching.FILTERS),
     }
 
 
@@ -116,7 +114,7 @@ def how_many(found: Found) -> str:
     return said % {"count": number(len(found.jobs)), "scanned": number(found.scanned)}
 
 
-def row(source: Source, job: JobSummary, now_ms: int, timeout_s: float) -> Row:
+def row(source: Source, job: JobSummary, timeout_s: float) -> Row:
     return Row(
         key=job.id,
         cells=(
@@ -127,20 +125,21 @@ def row(source: Source, job: JobSummary, now_ms: int, timeout_s: float) -> Row:
             arguments(job),
             Cell(text=f"{number(job.attempts)}/{number(job.max_attempts)}"),
             when(job.pushed_at),
-            standing(job, now_ms, timeout_s),
+            standing(source, job, timeout_s),
         ),
     )
 
 
-def standing(job: JobSummary, now_ms: int, timeout_s: float) -> Cell:
+def standing(source: Source, job: JobSummary, timeout_s: float) -> Cell:
     """Return what is to be said of a job in its state."""
+    now_ms = source.now_ms
     if job.state == "running" and job.worker is not None:
         since_ms = job.started_at or job.claimed_at or now_ms
         text = _("%(worker)s, for %(age)s") % {
             "worker": job.worker or NOTHING,
             "age": age((now_ms - since_ms) / 1000),
         }
-        beat = heartbeat(job.heard_ago_s, timeout_s)
+        beat = heartbeat(source, job.heard_ago_s, timeout_s)
         if job.heard_ago_s is not None:
             text = _("%(what)s, last heartbeat %(age)s") % {"what": text, "age": beat.text}
         return Cell(text=text, title=utc(since_ms), mark=beat.mark)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django.utils.translation import gettext as _
 
-from objq_dashboard.health import LONG_MS
 from objq_dashboard.page import Cell, Row
 from objq_dashboard.pages.charts import charts, per_second, said
 from objq_dashboard.pages.parts import (
@@ -16,10 +15,12 @@ from objq_dashboard.pages.parts import (
     job_cell,
     known_workers,
     link,
+    no_points,
     since,
 )
 from objq_dashboard.pages.workers import in_short
-from objq_dashboard.source.rates import OVER_S
+from objq_dashboard.source.rates import Seen, counted
+from objq_dashboard.troubles import LONG_MS
 from objq_dashboard.wording import NOTHING, age, number, rate, utc
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ def build(source: Source, query: Query, stats: Statistics) -> dict[str, Any]:
     drawn = charts(history)
     return {
         "texts": figures(source, stats, history)
+        | {
+            "no_history": no_points(
+                history, _("Only a broker remembers the hour in which it leads.")
+            )
+        }
         | {f"chart_{name}": Cell(text=said(chart)) for name, chart in drawn.items()},
         "tables": {
             "queues": tuple(
@@ -56,6 +62,7 @@ def figures(source: Source, stats: Statistics, history: RecentHistory | None) ->
     dead = sum(queue.dead for queue in queues)
     paused = sum(queue.paused for queue in queues)
     points = history.points[-1:] if history is not None else ()
+    together = seen(source, stats)
     shown = len(stats.running)
     more = ""
     if running > shown:
@@ -76,22 +83,26 @@ def figures(source: Source, stats: Statistics, history: RecentHistory | None) ->
             href=link(source, "workers/"),
         ),
         "more": Cell(text=more % {"shown": number(shown), "running": number(running)}),
-        **{name: rate_cell(name, points, seen(source, stats)) for name in RATES},
+        **{name: rate_cell(name, points, together) for name in RATES},
     }
 
 
-def seen(source: Source, stats: Statistics) -> dict[str, float]:
+def seen(source: Source, stats: Statistics) -> Seen | None:
     """Return the rates of all queues together, by the very figures of which each has its own."""
-    found = [source.rates(name) for name in stats.queues]
-    return {name: sum(rates[name] for rates in found) for name in RATES} if all(found) else {}
+    found = [rates for name in stats.queues if (rates := source.rates(name)) is not None]
+    if not found or len(found) < len(stats.queues):
+        return None
+    sums = {name: sum(each.per_second[name] for each in found) for name in RATES}
+    return Seen(found[0].over_s, sums)
 
 
-def rate_cell(name: str, points: tuple[HistoryPoint, ...], now: dict[str, float]) -> Cell:
+def rate_cell(name: str, points: tuple[HistoryPoint, ...], now: Seen | None) -> Cell:
     """Return what this site has seen lately or, as long as it has not looked, the broker's word."""
-    if name in now:
-        title = _("of all queues, in the %(age)s that this site has looked on")
-        mark = "warn" if name == "failed" and now[name] else ""
-        return Cell(text=rate(now[name]), title=title % {"age": age(OVER_S)}, mark=mark)
+    if now is not None:
+        per_second_now = now.per_second[name]
+        title = _("of all queues, in the last %(age)s, in which this site has looked on")
+        mark = "warn" if name == "failed" and per_second_now else ""
+        return Cell(text=rate(per_second_now), title=title % {"age": age(now.over_s)}, mark=mark)
     if not points:
         return Cell(text=NOTHING, title=_("Known when a broker has led for a while."))
     point = points[-1]
@@ -140,14 +151,14 @@ def queue_row(source: Source, name: str, stats: QueueStats) -> Row:
     )
 
 
-def queue_rate(name: str, rates: dict[str, float], stats: QueueStats) -> Cell:
+def queue_rate(name: str, rates: Seen | None, stats: QueueStats) -> Cell:
     """Return a rate of the last seconds, and as its title how many there were ever."""
-    total = stats.totals.get("succeeded" if name == "finished" else name, 0)
-    title = _("%(count)s since the document was made") % {"count": number(total)}
-    if name not in rates:
+    title = _("%(count)s since the document was made") % {"count": number(counted(stats)[name])}
+    if rates is None:
         return Cell(text=NOTHING, title=title)
-    mark = "warn" if name == "failed" and rates[name] else ""
-    return Cell(text=rate(rates[name]), title=title, mark=mark)
+    per_second_now = rates.per_second[name]
+    mark = "warn" if name == "failed" and per_second_now else ""
+    return Cell(text=rate(per_second_now), title=title, mark=mark)
 
 
 def running_row(source: Source, job: Running, timeout_s: float) -> Row:
@@ -160,6 +171,6 @@ def running_row(source: Source, job: Running, timeout_s: float) -> Row:
             Cell(text=number(job.attempt)),
             since(job.claimed_at, source.now_ms),
             Cell(text=_("started") if job.started else _("claimed")),
-            heartbeat(job.heard_ago_s, timeout_s),
+            heartbeat(source, job.heard_ago_s, timeout_s),
         ),
     )

@@ -11,18 +11,18 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from objq.errors import ObjqError
+from objq.overview import is_silent
 from objq_dashboard import health
 from objq_dashboard.page import Cell, Page, Row
+from objq_dashboard.source.searching import FILTERS
 from objq_dashboard.wording import NOTHING, age, moment, utc
 
 if TYPE_CHECKING:
-    from objq.core.ops import AllWorkers, JobSummary, Statistics
+    from objq.core.ops import AllWorkers, JobSummary, RecentHistory, Statistics
     from objq_dashboard.source.searching import Found
     from objq_dashboard.source.source import Source
 
 Query = Mapping[str, str]
-
-FILTERS: Final = ("queue", "task", "text", "error")
 
 STATES: Final = {
     "ready": gettext_lazy("ready"),
@@ -65,6 +65,16 @@ def note(source: Source) -> str:
         return ""
     said = _("These are the figures of the document itself, as it was written %(age)s ago.")
     return said % {"age": age((source.now_ms - reading.document.at) / 1000)}
+
+
+def no_points(history: RecentHistory | None, unknown: str) -> Cell:
+    """Return why there is nothing of the last hour: `unknown` where no broker tells of it."""
+    if history is None:
+        return Cell(text=unknown)
+    if history.points:
+        return Cell(text="")
+    said = _("The broker makes a point every %(age)s; there is none yet.")
+    return Cell(text=said % {"age": age(history.every_s)})
 
 
 def link(source: Source, path: str, **query: str) -> str:
@@ -113,10 +123,16 @@ def since(at_ms: int | None, now_ms: int) -> Cell:
     return Cell(text=age((now_ms - at_ms) / 1000), title=utc(at_ms))
 
 
-def heartbeat(heard_ago_s: float | None, timeout_s: float) -> Cell:
+def heartbeat(source: Source, heard_ago_s: float | None, timeout_s: float) -> Cell:
+    """Return how long ago a holder was heard, and what is to be thought of that.
+
+    Where the document is read nothing is: heartbeats go to a broker, and none listens.
+    """
     if heard_ago_s is None:
         return Cell(text=NOTHING)
-    if health.is_stale(heard_ago_s, timeout_s):
+    if source.why is not None:
+        return Cell(text=age(heard_ago_s), title=_("as the document tells; no broker listens"))
+    if is_silent(heard_ago_s, timeout_s):
         return Cell(text=_("%(age)s, stale") % {"age": age(heard_ago_s)}, mark="bad")
     return Cell(text=age(heard_ago_s), mark="good")
 

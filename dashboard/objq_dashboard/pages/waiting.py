@@ -9,8 +9,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from objq.core import ops
-from objq_dashboard.health import is_direct
+from objq.overview import takers
 from objq_dashboard.pages.parts import known_workers
+from objq_dashboard.source.mode import is_direct
 from objq_dashboard.wording import age, moment, number
 
 if TYPE_CHECKING:
@@ -87,17 +88,17 @@ def _behind(source: Source, job: JobView, stats: Statistics) -> str:
 
 
 def _workers(source: Source, job: JobView, stats: Statistics) -> Iterator[str]:
-    found = known_workers(source, stats)
-    if found is None or found.total > len(found.workers):
+    workers = known_workers(source, stats)
+    found = takers(job.queue, workers, stats.heartbeat_timeout_s) if workers is not None else None
+    if found is None:
         return
-    takers = [each for each in found.workers if each.connected and job.queue in each.queues]
-    if not takers:
+    if not found.heard and not found.silent:
         yield _("No worker takes from its queue “%(queue)s”.") % {"queue": job.queue}
-        return
-    slots, held = sum(each.slots for each in takers), sum(each.holds for each in takers)
-    if held >= slots:
+    elif not found.heard:
+        yield _("The workers of its queue “%(queue)s” are silent.") % {"queue": job.queue}
+    elif found.are_busy:
         yield ngettext(
-            "The %(count)s slot of the workers of its queue is busy.",
+            "The one slot of the workers of its queue is busy.",
             "All %(count)s slots of the workers of its queue are busy.",
-            slots,
-        ) % {"count": number(slots)}
+            found.slots,
+        ) % {"count": number(found.slots)}

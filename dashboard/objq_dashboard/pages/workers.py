@@ -99,7 +99,7 @@ def row(source: Source, worker: WorkerView, stats: Statistics) -> Row:
             ),
             runs(source, worker.running, worker.holds),
             since(worker.connected_at, source.now_ms),
-            heartbeat(worker.heard_ago_s, stats.heartbeat_timeout_s),
+            heartbeat(source, worker.heard_ago_s, stats.heartbeat_timeout_s),
         ),
     )
 
@@ -150,7 +150,7 @@ def of_document(source: Source, stats: Statistics) -> list[Row]:
                 Cell(text=number(len(jobs))),
                 runs(source, tuple(jobs), len(jobs)),
                 Cell(text=NOTHING),
-                heartbeat(min_heard(jobs), stats.heartbeat_timeout_s),
+                heartbeat(source, min_heard(jobs), stats.heartbeat_timeout_s),
             ),
         )
         for name, jobs in sorted(held.items())

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from objq.core.ops import QueueStats, Statistics
 
 OVER_S: Final = 10.0
+"""Seconds that a rate is over, if somebody has looked at such distances."""
+
 LEAST_S: Final = 2.0
 """A rate over less than this would be noise."""
 
@@ -25,6 +27,13 @@ class _Sample(NamedTuple):
     totals: dict[str, dict[str, int]]
 
 
+class Seen(NamedTuple):
+    """Jobs per second that were pushed, finished and failed, over the last `over_s` seconds."""
+
+    over_s: float
+    per_second: dict[str, float]
+
+
 class Rates:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -32,7 +41,7 @@ class Rates:
         self._samples: deque[_Sample] = deque()
 
     def add(self, stats: Statistics) -> None:
-        totals = {name: _ended(queue) for name, queue in stats.queues.items()}
+        totals = {name: counted(queue) for name, queue in stats.queues.items()}
         now = self._now()
         with self._lock:
             samples = self._samples
@@ -45,22 +54,26 @@ class Rates:
                 samples.clear()
             samples.append(_Sample(now, stats.document, totals))
 
-    def of(self, queue: str) -> dict[str, float]:
-        """Return pushed, finished and failed jobs per second; empty if that is not known yet."""
+    def of(self, queue: str) -> Seen | None:
+        """Return the rates of a queue; None if they are not known yet."""
         with self._lock:
             if not self._samples:
-                return {}
+                return None
             first, last = self._samples[0], self._samples[-1]
         seconds = last.at - first.at
         if seconds < LEAST_S:
-            return {}
-        before, after = first.totals.get(queue, {}), last.totals.get(queue, {})
-        return {
+            return None
+        before, after = first.totals.get(queue, {}), last.totals.get(queue)
+        if after is None:
+            return None
+        rates = {
             name: max(0, count - before.get(name, 0)) / seconds for name, count in after.items()
         }
+        return Seen(seconds, rates)
 
 
-def _ended(queue: QueueStats) -> dict[str, int]:
+def counted(queue: QueueStats) -> dict[str, int]:
+    """Return how many jobs of a queue were pushed, finished and failed since it was made."""
     totals = queue.totals
     return {
         "pushed": totals.get("pushed", 0),

@@ -10,14 +10,18 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
-from msgspec import UNSET
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from msgspec import UNSET, inspect
 
 from objq.core import filters, ops
 from objq.errors import Invalid
 from objq_dashboard import masking
+from objq_dashboard.wording import number
 
 if TYPE_CHECKING:
     from objq_dashboard.source.source import Source
@@ -29,6 +33,14 @@ LOOK_PAST_HIDDEN_S: Final = 1.5
 """But for so long where jobs are left out, so that the page looks as if they had not been there."""
 
 STATES: Final = get_args(ops.JobState)
+
+FILTERS: Final = {
+    "queue": gettext_lazy("Queue"),
+    "task": gettext_lazy("Task"),
+    "text": gettext_lazy("Id, task or arguments"),
+    "error": gettext_lazy("Error"),
+}
+"""What a query can ask for besides a state, as the form calls it."""
 
 List = Callable[[ops.Filter, str | None, int], ops.Listed]
 Get = Callable[[Sequence[str]], Sequence[ops.JobView | None]]
@@ -55,10 +67,28 @@ def wanted(query: Mapping[str, str]) -> ops.Filter:
         given["states"] = [query["state"]]
     if query.get("queue"):
         given["queues"] = [query["queue"]]
+    for key, label in FILTERS.items():
+        most = _most("queues" if key == "queue" else key)
+        if len(query.get(key, "")) > most:
+            text = _("No job can be like this: “%(field)s” may have %(most)s characters at most.")
+            raise Invalid(text % {"field": label, "most": number(most)})
     try:
         return msgspec.convert(given, ops.Filter)
-    except msgspec.ValidationError as error:
-        raise Invalid(f"No job can be like this: {error}.") from None
+    except msgspec.ValidationError:  # only the names of queues have another rule
+        raise Invalid(_("No queue has a name with such characters.")) from None
+
+
+@cache
+def _most(name: str) -> int:
+    """Return how many characters a text of the filter may have, by its own type."""
+    struct = inspect.type_info(ops.Filter)
+    assert isinstance(struct, inspect.StructType)
+    (field,) = (each for each in struct.fields if each.name == name)
+    kinds = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
+    texts = (each.item_type if isinstance(each, inspect.VarTupleType) else each for each in kinds)
+    (most,) = (each.max_length for each in texts if isinstance(each, inspect.StrType))
+    assert most is not None
+    return most
 
 
 def page_of(source: Source, wanted: ops.Filter, cursor: str | None, limit: int) -> Found:

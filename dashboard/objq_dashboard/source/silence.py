@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import objq
-from objq.errors import ConfigurationError, DocumentError, ObjqError, Rejected
+from objq.errors import ConfigurationError, DocumentError, NoDocument, ObjqError, Rejected
+from objq_dashboard.source.mode import is_direct
 from objq_dashboard.source.rates import Rates
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ WAIT_AGAIN_AFTER_S: Final = 30.0
 
 
 class Silence:
-    """Whether the broker of a backend is silent. Such a one is tried in the background."""
+    """Whether the broker of a backend is silent. Such a one is tried in the background.
+
+    So is one that there is not yet: without a document a client waits in vain for its address.
+    """
 
     def __init__(self, alias: str, timeout_s: float) -> None:
         self.last: Statistics | None = None
@@ -42,11 +46,8 @@ class Silence:
             raise silence.with_traceback(None)  # or it would grow with every page
         try:
             answer = ask()
-        except (ConfigurationError, DocumentError, Rejected):
-            self._silence = None  # that was an answer
-            raise
         except ObjqError as error:
-            self._silence, self._silent_at = error, time.monotonic()
+            self._met(error)
             raise
         self._silence = None
         return answer
@@ -74,9 +75,16 @@ class Silence:
             self.told(objq.connect(self._alias).stats(timeout_s=self._timeout_s))
             self._silence = None
         except ObjqError as error:
-            self._silence, self._silent_at = error, time.monotonic()
+            self._met(error)
         finally:
             self._trying = False
+
+    def _met(self, error: ObjqError) -> None:
+        if isinstance(error, NoDocument):
+            is_silence = not is_direct(self._alias)  # there the document itself is asked
+        else:
+            is_silence = not isinstance(error, (ConfigurationError, DocumentError, Rejected))
+        self._silence, self._silent_at = (error if is_silence else None), time.monotonic()
 
 
 def _pushed(stats: Statistics) -> int:

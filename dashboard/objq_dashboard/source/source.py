@@ -26,6 +26,7 @@ from objq_dashboard.source.silence import Silence
 
 if TYPE_CHECKING:
     from objq.client.reading import DocumentReader, Reading
+    from objq_dashboard.source.rates import Seen
 
 T = TypeVar("T")
 
@@ -117,12 +118,12 @@ class Source:
         self.remembered = self._ask_broker("history", ask, self._shared.histories)
         return self.remembered
 
-    def rates(self, queue: str) -> dict[str, float]:
-        """Return jobs per second of a queue: pushed, finished and failed, as seen by this process.
+    def rates(self, queue: str) -> Seen | None:
+        """Return the rates of a queue as seen by this process.
 
-        Empty until it has looked for a while, and where no broker answers.
+        None until it has looked for a while, and where no broker answers.
         """
-        return {} if self.why is not None else self._shared.silence.rates.of(queue)
+        return None if self.why is not None else self._shared.silence.rates.of(queue)
 
     def derived(self, name: str, version: object, make: Callable[[], T]) -> T:
         """Return what `make` makes of many answers, made once for each version of them."""

@@ -17,6 +17,8 @@ from tests.dashboard.acting.stage import BASE, act
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_django.fixtures import Settings
+
 
 @pytest.mark.usefixtures("broker")
 @pytest.mark.parametrize(
@@ -137,6 +139,28 @@ def test_a_selection_of_mixed_states_is_confirmed_as_it_is_now(operator: Client)
         "The worker of 1 runnin",
     ]
     assert stage.states(ids) == ["cancelled", "cancelled", "running", "dead", "gone"]
+
+
+@pytest.mark.usefixtures("broker")
+def test_the_question_names_what_it_is_about(operator: Client, settings: Settings) -> None:
+    ids = stage.dead(2, task="shop.tasks.charge")
+    asked = act(operator, "delete", ids, page="dead", seen="dead", query="task=shop.tasks.charge")
+    for job_id in ids:
+        link = f'<a href="{BASE}jobs/{job_id}/?backend=default">{job_id}</a>'
+        assert f"{link} <code>shop.tasks.charge</code>" in asked.page
+    trail = asked.page.partition('class="breadcrumbs"')[2]
+    for href in (
+        f"{BASE}?backend=default",
+        f"{BASE}dead/?task=shop.tasks.charge&amp;backend=default",
+    ):
+        assert f'<a href="{href}">' in trail
+    assert "<strong>default</strong>" not in asked.page, "there is no other"
+    settings.TASKS = {**settings.TASKS, "slow": settings.TASKS["default"]}
+    asked = act(operator, "delete", ids[:1], page="job", seen="dead", backend="slow")
+    assert "<strong>slow</strong>" in asked.page
+    trail = asked.page.partition('class="breadcrumbs"')[2]
+    for path in ("", "jobs/", f"jobs/{ids[0]}/"):
+        assert f'<a href="{BASE}{path}?backend=slow">' in trail
 
 
 @pytest.mark.usefixtures("broker")

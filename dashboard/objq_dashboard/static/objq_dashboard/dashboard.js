@@ -162,8 +162,7 @@
     else poll();
     if (document.hidden) return;
     if (!wasReached) {
-      reach.failed();
-      setTimer("retry", connect, reach.hopelessMs());
+      setTimer("retry", connect, reach.failed());
       return;
     }
     const longestMs = wasEverLive ? LONGEST_RETRY_MS : LONGEST_UNSERVED_MS;

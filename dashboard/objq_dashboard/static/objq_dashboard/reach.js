@@ -23,6 +23,7 @@
     return Math.min(Math.max(known().notBefore - Date.now(), 0), LONGEST_MS);
   }
 
+  // Remember it, and return how long to wait, also where nothing can be remembered.
   function failed() {
     const { tries } = known();
     const delayMs = Math.min(FIRST_MS * 2 ** tries, LONGEST_MS) * (0.5 + Math.random() / 2);
@@ -31,6 +32,7 @@
     } catch {
       // where nothing may be stored, each page tries for itself
     }
+    return delayMs;
   }
 
   function forget() {
