@@ -79,7 +79,6 @@ class Worker:
         self._side: set[asyncio.Task[None]] = set()
         self._pulse = Pulse()
         self._appetite = Appetite(options.prefetch)
-        trouble = Trouble()
         self._claims = Claims(
             client,
             clock,
@@ -89,10 +88,10 @@ class Worker:
             settings=settings,
             claim_id=claim_id,
             in_doubt=in_doubt,
-            trouble=trouble,
+            trouble=Trouble("claims"),
         )
         self._releases = Releases(
-            client, clock, ids, self.holdings, settings=settings, trouble=trouble
+            client, clock, ids, self.holdings, settings=settings, trouble=Trouble("releases")
         )
         self._beats = Beats(
             client,
@@ -101,7 +100,7 @@ class Worker:
             settings=settings,
             confirmed=self._wake,
             unwanted=self._release,
-            trouble=trouble,
+            trouble=Trouble("heartbeats"),
         )
         self._completions, self._failures = (
             Reports(
@@ -110,9 +109,9 @@ class Worker:
                 answer_within_s=lambda: settings().trust_s,
                 settled=self._settled,
                 instead=self._report,
-                trouble=trouble,
+                trouble=Trouble(kind),
             )
-            for _ in range(2)
+            for kind in ("results", "failures")
         )
         self._slots = Slots(
             options.slots,

@@ -604,7 +604,7 @@ async def test_a_claim_that_has_expired_over_a_session_is_the_workers_to_draw_an
         settings=lambda: session.settings,
         claim_id=session.claim_id,
         in_doubt=session.in_doubt,
-        trouble=Trouble(),
+        trouble=Trouble("claims"),
     )
     async with asyncio.timeout(60):
         work = asyncio.create_task(taking.take(1, 5.0))

@@ -40,6 +40,7 @@ from objq.core.ops import (
 from objq.core.rules import apply
 from objq.core.waiting import WaitingClaims
 from objq.errors import ObjqError
+from objq.wire import encode_request
 from objq.worker.seam import Control, Outcome
 
 OpT = TypeVar("OpT", bound=Op)
@@ -67,7 +68,7 @@ def grant(number: int, **changes: Any) -> Grant:
 
 
 class FakeBroker:
-    """The real rules on a document in memory, and faults at will.
+    """The real rules on a document in memory, the real limit of a frame, and faults at will.
 
     The job `job-7` is granted under `token-7`, and has one attempt. `lose_reply` applies the next
     request of a kind but answers with an error.
@@ -134,6 +135,7 @@ class FakeBroker:
     # --- what the worker does --------------------------------------------------------------------
 
     async def call(self, op: Op, timeout_s: float | None) -> Answer:
+        encode_request(1, op)
         self.sent.append(Sent(asyncio.get_running_loop().time(), op))
         self.notify()
         await asyncio.sleep(self.latency_s)
@@ -231,6 +233,7 @@ class FakeExecutor:
         self.started_at: dict[str, float] = {}
         self.controls: dict[str, Control] = {}
         self.failing: set[str] = set()
+        self.errors: dict[str, JobError] = {}
         self.results: dict[str, Raw] = {}
         self.lingering: dict[str, asyncio.Future[None]] = {}
         self._gates: dict[str, asyncio.Event] = {}
@@ -254,6 +257,7 @@ class FakeExecutor:
         lingering = self.lingering.get(grant.id)
         if grant.id in self.failing or control.interrupted:
             error = JobError(type="builtins.ValueError", message="no")
+            error = self.errors.get(grant.id, error)
             return Outcome(Failure(token=grant.token, error=error), lingering)
         result = self.results.get(grant.id, Raw(b"null"))
         return Outcome(Completion(token=grant.token, result=result), lingering)

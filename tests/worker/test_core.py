@@ -14,15 +14,18 @@ import pytest
 from msgspec import Raw
 
 from objq.core.ops import (
+    MAX_RECORD_BYTES,
     Complete,
     DocumentSettings,
     Fail,
     Heartbeat,
+    JobError,
     Problem,
     Release,
     TakeClaim,
 )
-from objq.errors import ExpiredId, Forbidden, TooLarge, Unavailable, Unknown
+from objq.errors import ExpiredId, Forbidden, Overloaded, TooLarge, Unavailable, Unknown
+from objq.framing import MAX_FRAME_BYTES
 from objq.ids import Ids
 from objq.worker import Ending, Worker, WorkerOptions
 from tests.virtual import VirtualClock, VirtualLoop, simulate
@@ -36,13 +39,17 @@ class World:
         self.broker = FakeBroker(jobs)
         self.executor = FakeExecutor(self.broker.notify)
         in_doubt = options.pop("in_doubt", lambda claim: True)
+        settings = DocumentSettings(
+            heartbeat_timeout_s=T_S, max_result_bytes=options.pop("max_result_bytes", 1000)
+        )
+        self.broker.document.settings = settings
         given = {"slots": 2, "prefetch": 2, "shutdown_grace_s": 30.0, **options}
         ids = Ids(random.Random(1))
         self.worker = Worker(
             self.broker,
             self.executor,
             WorkerOptions(name="w", queues=("default",), **given),
-            settings=lambda: DocumentSettings(heartbeat_timeout_s=T_S, max_result_bytes=1000),
+            settings=lambda: settings,
             clock=VirtualClock(),
             ids=ids,
             claim_id=ids.token,
@@ -319,6 +326,27 @@ def test_a_heartbeat_that_fails_is_followed_by_the_next_and_jobs_go_on(
     assert events(caplog)[:1] == ["broker_unreachable"]
 
 
+def test_claims_that_are_refused_while_heartbeats_are_answered_are_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with world(1) as w:
+            w.executor.gate("job-0")
+            await w.until(lambda: bool(w.executor.started))
+            for _ in range(20):
+                w.broker.refuse(TakeClaim, Overloaded("too much", retry_after_s=T_S / 6))
+            before = len(w.broker.of(TakeClaim))
+            await w.until(lambda: len(w.broker.of(TakeClaim)) == before + 22)
+            w.executor.open("job-0")
+
+    with caplog.at_level(logging.INFO, "objq.worker"):
+        simulate(scenario())
+    told = [record.message for record in caplog.records if hasattr(record, "code")]
+    assert told == ["The broker refuses claims for now, going on trying: overloaded: too much"]
+    assert events(caplog).count("broker_back") == 1
+    assert "The broker takes claims again" in caplog.messages
+
+
 def test_heartbeats_go_out_on_time_although_none_is_answered() -> None:
     async def scenario() -> None:
         async with world(1) as w:
@@ -509,6 +537,27 @@ def test_a_result_too_large_to_send_is_replaced_by_one_that_the_document_leaves_
     simulate(scenario())
 
 
+@pytest.mark.parametrize("most", [0, 1000, MAX_RECORD_BYTES])
+@pytest.mark.parametrize("around", [MAX_RECORD_BYTES, MAX_FRAME_BYTES, 2 * MAX_FRAME_BYTES])
+def test_a_result_of_any_size_is_kept_or_left_out_and_the_job_has_succeeded(
+    most: int, around: int
+) -> None:
+    sizes = [around - 1000, around - 1, around, around + 1]
+
+    async def scenario() -> None:
+        async with world(len(sizes), slots=len(sizes), max_result_bytes=most) as w:
+            for number, size in enumerate(sizes):
+                w.executor.results[f"job-{number}"] = Raw(b'"%b"' % (b"x" * (size - 2)))
+            await w.until(lambda: len(w.broker.done) == len(sizes))
+            finished = w.broker.document.finished
+            for number, size in enumerate(sizes):
+                view = finished[f"job-{number}"].view()
+                assert view.state == "succeeded"
+                assert (view.result_dropped is None) is (size <= most)
+
+    simulate(scenario())
+
+
 def test_reports_are_split_before_a_frame_gets_too_large() -> None:
     async def scenario() -> None:
         async with world(8, slots=8) as w:
@@ -516,6 +565,18 @@ def test_reports_are_split_before_a_frame_gets_too_large() -> None:
                 w.executor.results[f"job-{number}"] = Raw(b'"%b"' % (b"x" * 100_000))
             await w.until(lambda: len(w.broker.done) == 8)
             assert max(len(report.items) for report in w.broker.of(Complete)) == 2
+
+    simulate(scenario())
+
+
+def test_reports_of_texts_that_json_makes_longer_are_split_as_well() -> None:
+    async def scenario() -> None:
+        async with world(8, slots=8) as w:
+            for number in range(8):
+                w.executor.failing.add(f"job-{number}")
+                w.executor.errors[f"job-{number}"] = JobError(type="E", message="\0" * 20_000)
+            await w.until(lambda: len(w.broker.done) == 8)
+            assert max(len(report.items) for report in w.broker.of(Fail)) == 2
 
     simulate(scenario())
 
@@ -663,6 +724,30 @@ def test_a_job_that_outlasts_the_grace_period_is_released_within_it() -> None:
             assert w.broker.released == ["token-0"]
             assert w.now - began <= 30
             assert not w.executor.controls["job-0"].cancel_requested
+
+    simulate(scenario())
+
+
+@pytest.mark.parametrize("ended_at_s", [22.0, 24.9])
+@pytest.mark.parametrize("others", [0, 1])
+def test_the_report_of_a_job_that_ended_in_time_has_the_whole_grace_to_be_answered(
+    ended_at_s: float, others: int
+) -> None:
+    """On a store of one write a second an answer takes longer than what interrupted jobs have."""
+
+    async def scenario() -> None:
+        async with world(1 + others) as w:
+            w.executor.gate("job-0", "job-1")
+            await w.until(lambda: len(w.executor.started) == 1 + others)
+            w.worker.drain()
+            await asyncio.sleep(ended_at_s)
+            w.broker.latency_s = 4.0
+            w.executor.open("job-0")
+            began = w.now - ended_at_s
+            assert await w.running is (Ending.HANDED_BACK if others else Ending.CLEAN)
+            assert list(w.broker.done) == ["token-0"]
+            assert w.broker.released == ["token-1"][:others]
+            assert w.now - began <= 30
 
     simulate(scenario())
 
