@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -93,8 +94,18 @@ def applied(name: str) -> Iterator[None]:
         yield
 
 
+_BROKEN: Final = re.compile(r"\b(?:died of|raised) (?:Attribute|Import|Name|Type)Error\b")
+
+
+class BrokenMutant(Exception):
+    """The mutant no longer fits the code that it is to change: that it fails shows nothing."""
+
+
 def caught_by(name: str, most: int = MOST_SEEDS) -> tuple[int, str] | None:
-    """Return the first seed whose world shows the mutant, and what the checker said."""
+    """Return the first seed whose world shows the mutant, and what the checker said.
+
+    Raises BrokenMutant.
+    """
     from tests.sim.checker import check
     from tests.sim.world import run_world
 
@@ -103,6 +114,9 @@ def caught_by(name: str, most: int = MOST_SEEDS) -> tuple[int, str] | None:
             problems = check(run_world(seed, WHERE.get(name), COMPANY.get(name))).problems
         if not problems:
             continue
+        for problem in problems:
+            if _BROKEN.search(problem):
+                raise BrokenMutant(f"{name}: {problem}")
         # What the code does without the mutant is not the mutant's doing.
         if not check(run_world(seed, WHERE.get(name), COMPANY.get(name))).problems:
             return seed, problems[0]
@@ -449,17 +463,17 @@ def wall_clock_for_expiry(patch: Patch) -> None:
     init = leader.Leader.__init__
 
     def by_the_wall(
-        self: Any, committer: Any, document: Any, clock: Any, *args: Any, **kw: Any
+        self: Any, committer: Any, document: Any, own: Any, clock: Any, *args: Any, **kw: Any
     ) -> None:
-        init(self, committer, document, clock, *args, **kw)
-        own = self._leases
-        silent, hear = own.silent, own.hear
-        own.silent = lambda now: silent(clock.wall_ms() / 1000)
-        own.hear = lambda token, now: hear(token, clock.wall_ms() / 1000)
-        own.next_silence = lambda: None
-        own._not_before = float("-inf")
-        own._heard = {token: clock.wall_ms() / 1000 for token in own._heard}
-        own.keep = lambda tokens, now: leases.Leases.keep(own, tokens, clock.wall_ms() / 1000)
+        init(self, committer, document, own, clock, *args, **kw)
+        held = self._leases
+        silent, hear = held.silent, held.hear
+        held.silent = lambda now: silent(clock.wall_ms() / 1000)
+        held.hear = lambda token, now: hear(token, clock.wall_ms() / 1000)
+        held.next_silence = lambda: None
+        held._not_before = float("-inf")
+        held._heard = {token: clock.wall_ms() / 1000 for token in held._heard}
+        held.keep = lambda tokens, now: leases.Leases.keep(held, tokens, clock.wall_ms() / 1000)
 
     patch(leader.Leader, "__init__", by_the_wall)
 
@@ -562,7 +576,7 @@ def epoch_stands_still(patch: Patch) -> None:
 def take_over_without_a_challenge(patch: Patch) -> None:
     """A standby that cannot reach the leader takes the lead."""
 
-    def at_once(self: Any, now: float) -> Any:
+    def at_once(self: Any, *args: Any) -> Any:
         return election.Decision(election.Action.TAKE_OVER, "the leader is out of order")
 
     patch(election.Election, "_by_challenge", at_once)
