@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, cast
 
 from django.apps import apps
+from django.conf import settings
 from django.utils import timezone
 
 from objq import results
@@ -84,6 +86,9 @@ class ObjqBackend(BaseTaskBackend):
         return parse(self.options, alias=self.alias, beside=self.params)
 
     def validate_task(self, task: Task[..., Any]) -> None:
+        _check_run_after(task.run_after)
+        if isinstance(self.params.get("QUEUES"), str):
+            raise InvalidTask(f'TASKS["{self.alias}"]["QUEUES"] is a text, not a list of names.')
         if self.queues and task.queue_name not in self.queues:  # in more words than Django's
             listed = ", ".join(sorted(map(str, self.queues)))
             raise InvalidTask(
@@ -168,6 +173,17 @@ class ObjqBackend(BaseTaskBackend):
         if job is None:
             raise TaskResultDoesNotExist(result_id)
         return results.from_view(job, self.alias)
+
+
+def _check_run_after(run_after: object) -> None:
+    """Raise InvalidTask for what Django would answer with a sentence that names no fix, or none."""
+    if run_after is None:
+        return
+    aware = "an aware datetime, such as django.utils.timezone.now() + timedelta(hours=1)"
+    if not isinstance(run_after, datetime):
+        raise InvalidTask(f"run_after is {run_after!r}: pass {aware}.")
+    if settings.USE_TZ and timezone.is_naive(run_after):
+        raise InvalidTask(f"run_after is {run_after!r}, which has no time zone: pass {aware}.")
 
 
 @cache

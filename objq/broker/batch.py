@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from objq.broker.answering import Poisoned, refused_again
 from objq.broker.inbox import Entry, begun_of
@@ -32,7 +32,7 @@ from objq.clock import Clock
 from objq.core import ops
 from objq.core.claiming import beat, beats_behind
 from objq.core.document import Document
-from objq.core.ending import expire
+from objq.core.ending import Expired, expire
 from objq.core.rules import apply, tick, tidy
 from objq.errors import ObjqError, Unavailable
 
@@ -43,13 +43,6 @@ NOTHING_GRANTED: Final = "The document is too large for the store to take anothe
 
 class Deposed(Exception):
     """The document names another leader: this broker's id must never commit again (S4)."""
-
-
-class Expired(NamedTuple):
-    """A claim that ended because its holder fell silent."""
-
-    job: str
-    worker: str
 
 
 @dataclass(slots=True)
@@ -225,10 +218,7 @@ class Group:
         return silent
 
     def _expire(self, batch: Batch, document: Document, silent: list[str], now: int) -> None:
-        live = (job for token in silent if (job := document.claims.get(token)) is not None)
-        batch.expired = [Expired(job.id, job.claim.worker) for job in live if job.claim is not None]
-        if silent:
-            expire(document, silent, now)
+        batch.expired = expire(document, silent, now)
 
     def _apply(self, entry: Entry, batch: Batch, document: Document, now: int) -> None:
         if entry.future.done() and not isinstance(entry.op, ops.REPORTS):

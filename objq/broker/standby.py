@@ -63,9 +63,9 @@ class Candidate:
 class Standby:
     """Waits for the lead.
 
-    `check_self`: the own address has to be reached from here before it leads. `introduction()`: what a broker
-    that is asked is told of this one. `on_standing_by()` is called whenever it was seen who leads,
-    and that this process does not yet; `on_header` with each header that was read.
+    `check_self`: the own address has to be reached from here before it leads. `introduction()`:
+    what a broker that is asked is told of this one. `on_standing_by()` is called whenever it was
+    seen who leads, and that this process does not yet; `on_header` with each header that was read.
     """
 
     def __init__(

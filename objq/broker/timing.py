@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
-from objq.broker.batch import Batch, Expired
+from objq.broker.batch import Batch
 from objq.broker.measures import Measures
 from objq.core import ops
 from objq.core.document import Document
+from objq.core.ending import Expired
 
 logger = logging.getLogger("objq.broker")
 
@@ -29,7 +31,8 @@ def note_commit(measures: Measures, batch: Batch, document: Document) -> None:
             measures.ran(max(0, document.at - began) / 1000 for began in entry.begun)
     if changed:
         measures.batch(changed)
-    _note_expired(measures, batch.expired)
+    measures.expired += len(batch.expired)
+    log_expired(logger, batch.expired)
     _note_dropped(measures, document)
 
 
@@ -41,16 +44,16 @@ def _note_waits(measures: Measures, granted: ops.Granted, document: Document) ->
         measures.waited(max(0, grant.claimed_at - job.ready_since) / 1000)
 
 
-def _note_expired(measures: Measures, expired: list[Expired]) -> None:
+def log_expired(log: logging.Logger, expired: Sequence[Expired]) -> None:
+    """Tell of claims that have expired in a commit that is durable."""
     if not expired:
         return
-    measures.expired += len(expired)
     named = [f"job {each.job} of worker {each.worker or 'unnamed'}" for each in expired]
     others = len(expired) - MOST_NAMED
     more = f" and {others} more" if others > 0 else ""
-    logger.warning(
-        "%d claims expired: %s%s.", len(expired), ", ".join(named[:MOST_NAMED]), more,
-        extra={"event": "claims_expired"},
+    log.warning(
+        "%d %s expired: %s%s.", len(expired), "claim" if len(expired) == 1 else "claims",
+        ", ".join(named[:MOST_NAMED]), more, extra={"event": "claims_expired"},
     )  # fmt: skip
 
 

@@ -21,12 +21,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from objq.broker import answering
+from objq.broker.timing import log_expired
 from objq.client.lookups import FROM_DOCUMENT, LookUps
 from objq.clock import Clock
 from objq.core import ops
 from objq.core.claiming import beat
 from objq.core.document import Document
-from objq.core.ending import expire
+from objq.core.ending import Expired, expire
 from objq.core.rules import apply, forget, tick
 from objq.core.silence import SilenceWatch
 from objq.errors import NotBroker, ObjqError, Rejected, Unknown
@@ -83,12 +84,14 @@ class Alone:
         self._written_at: dict[str, float] = {}
         """When the write began that last moved the claim of a token (monotonic seconds)."""
         self._carries_beats = False
+        self._expired: list[Expired] = []
         self._ran_on = 0
 
     def run(self, entries: Iterable[Entry], document: Document) -> bool:
         """Apply the requests; return whether that needs a commit. Raises Poisoned."""
         self._ran_on = document.seq
         self._carries_beats = False
+        self._expired = []
         now = self._clock.wall_ms()
         if self._only_pushes or document.broker is not None:
             forget(document, now)
@@ -105,8 +108,7 @@ class Alone:
         for entry in waiting:
             if not isinstance(entry.op, ops.TakeClaim):
                 self._apply(entry, document, now)
-        if silent and expire(document, silent, now):
-            logger.warning("%d claims expired.", len(silent), extra={"event": "claims_expired"})
+        self._expired = expire(document, silent, now)
         for entry in waiting:
             if isinstance(entry.op, ops.TakeClaim):
                 self._apply(entry, document, now)
@@ -125,6 +127,7 @@ class Alone:
         """Note that the last run is durable, by a store access that began at `began`."""
         if document.seq == self._ran_on:
             return
+        log_expired(logger, self._expired)
         if self._carries_beats:
             self._written_at.update(dict.fromkeys(self._heard, began))
             self._heard, self._started = set(), set()

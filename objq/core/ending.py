@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from typing import Final, Literal, cast
+from typing import Final, Literal, NamedTuple, cast
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -128,26 +128,32 @@ def _release_one(document: Document, token: str, now: int) -> ItemOutcome:
     return ItemOutcome(id=job.id, token=token, state=job.state)
 
 
-def expire(document: Document, tokens: Iterable[str], now: int) -> int:
-    """End claims whose holders fell silent for the heartbeat timeout; return how many were live.
+class Expired(NamedTuple):
+    """A claim that ended because its holder fell silent."""
+
+    job: str
+    worker: str
+
+
+def expire(document: Document, tokens: Iterable[str], now: int) -> list[Expired]:
+    """End claims whose holders fell silent for the heartbeat timeout; return those that were live.
 
     The caller, and nobody else, knows that they did (S5). A started attempt is burnt, and at the
     limit the job is dead ("worker lost"); an unstarted one is not, and the job is next granted
     alone.
     """
     live = [job for token in tokens if (job := document.claims.get(token)) is not None]
-    for job in live:
-        _expire_one(document, job, now)
-    return len(live)
+    return [_expire_one(document, job, now) for job in live]
 
 
-def _expire_one(document: Document, job: Job, now: int) -> None:
+def _expire_one(document: Document, job: Job, now: int) -> Expired:
     document.totals_of(job.queue).expired += 1
     view = job.view()
     claim = cast(ops.Claim, view.claim)
+    expired = Expired(job.id, claim.worker)
     if job.cancel_requested:
         _end_cancelled(document, job, now, "expired")
-        return
+        return expired
     started = claim.started_at is not None
     error = JobError(
         type="objq.errors.WorkerLost",
@@ -156,10 +162,11 @@ def _expire_one(document: Document, job: Job, now: int) -> None:
     history = _history(document, view, now, "expired", error if started else None)
     if started and view.attempts >= view.max_attempts:
         _bury(document, job, now, "worker lost", view.attempts, history, claim.token)
-        return
+        return expired
     document.change(
         job, state="ready", claim=None, alone=claim.alone or not started, history=history
     )
+    return expired
 
 
 def _bury(

@@ -25,7 +25,7 @@ def check_document(reading: Reading) -> Iterator[Finding]:
         f"Document {document.id}, schema {document.schema}, epoch {document.epoch}, "
         f"seq {document.seq}, {reading.size_bytes:,} bytes, "
         f"last commit {in_words(reading.age_s)} ago; "
-        f"{len(document.jobs):,} jobs wait or run, {len(document.dead):,} are dead.",
+        f"{len(document.jobs):,} waiting or running, {len(document.dead):,} dead.",
     )
     if document.schema > SCHEMA:
         yield problem(
@@ -48,7 +48,7 @@ def check_totals(reading: Reading) -> Iterator[Finding]:
             "output of objq_cat.",
         )
     if not wrong:
-        yield ok("totals", f"The totals of {len(reading.document.totals)} queues add up.")
+        yield ok("totals", f"The totals add up ({len(reading.document.totals)} queues).")
 
 
 def check_shared_settings(options: Options, document: Document) -> Iterator[Finding]:
@@ -80,9 +80,9 @@ def _check_room(document: Document) -> Iterator[Finding]:
         if share > CRAMPED:
             yield warning(
                 "room",
-                f"{share:.0%} of {option} are used; at 100% pushes are refused.",
+                f"{share:.0%} of {option} is used; at 100% pushes are refused.",
                 "Run more workers, or raise the option on the brokers and restart them.",
             )
     if max(shares.values()) <= CRAMPED:
         option, share = max(shares.items(), key=lambda item: item[1])
-        yield ok("room", f"At most {share:.0%} of a limit are used ({option}).")
+        yield ok("room", f"At most {share:.0%} of a limit is used ({option}).")

@@ -28,6 +28,7 @@ def queues_of(alias: str, named: Sequence[str]) -> tuple[QueueName, ...]:
             hint = did_you_mean(name, known)
             if "," in name:
                 hint = "Give --queue once for each queue."
+            hint += " Or add it to QUEUES in the settings of this process."
             raise ConfigurationError(f'TASKS["{alias}"]["QUEUES"] has no {name!r}. {hint}')
     queues = tuple(dict.fromkeys(named or known or ["default"]))
     if len(queues) > MAX_QUEUES:

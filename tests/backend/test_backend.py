@@ -142,6 +142,15 @@ def test_run_after_is_never_rounded_down(
     assert client.pushed[0].run_after == expected_ms
 
 
+NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("run_after", [timedelta(hours=1), 60, "2030-01-01", NAIVE], ids=str)
+def test_a_run_after_that_is_none_is_told_with_one_that_is(run_after: Any) -> None:
+    with pytest.raises(InvalidTask, match=r"timezone\.now\(\) \+ timedelta"):
+        sample.add.using(run_after=run_after)
+
+
 def test_a_naive_run_after_is_local_without_time_zones(client: Recorder, settings: Any) -> None:
     settings.USE_TZ = False
     settings.TIME_ZONE = "Asia/Tokyo"

@@ -72,7 +72,7 @@ class World:
         claiming.beat(self.document, [token], [token], self.now)
 
     def expire(self, *tokens: str) -> int:
-        return ending.expire(self.document, tokens, self.now)
+        return len(ending.expire(self.document, tokens, self.now))
 
     def operate(self, kind: type[ops.JobsRequest], job_id: str, expected: Any) -> ops.ItemOutcome:
         op = kind(request=self.request(), ids=(job_id,), expected=expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from msgspec import Raw, structs
@@ -530,6 +531,32 @@ async def test_the_job_of_a_dead_worker_goes_to_the_next_after_a_full_timeout() 
         assert T_S <= now() - died_at <= T_S + 3 * POLL_LONGEST_S
         assert answer.jobs[0].attempt == 2
         assert answer.jobs[0].history[0].outcome == "expired"
+
+
+def test_a_claim_that_expires_is_told_once_and_when_that_is_durable(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @virtual
+    async def check() -> None:
+        async with direct_world() as world:
+            holder, watcher = world.session(), world.client()
+            await watcher.push([world.job()])
+            await holder.call(structs.replace(world.claim(), worker="w-1"))
+            await holder.close()
+            others = [world.job(queue="other") for _ in range(2)]
+
+            def interfere() -> None:  # so that the commit which ends the claim is made again
+                if others:
+                    world.push_directly(others.pop())
+
+            world.store.before_write = interfere
+            while world.document().totals["default"].expired == 0:
+                await watcher.claim(wait_s=T_S / 4, timeout_s=60)
+            assert not others
+
+    check()
+    (line,) = [each for each in caplog.messages if "expired" in each]
+    assert re.fullmatch(r"1 claim expired: job \S+ of worker w-1\.", line)
 
 
 @virtual
