@@ -15,6 +15,7 @@ import asyncio
 import json
 import logging
 import math
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from datetime import datetime
@@ -41,6 +42,7 @@ from objq.core.ops import MAX_RETRY_AFTER_S, Completion, Failure, Grant, WorkerN
 from objq.errors import TaskCancelled, TaskTimeout
 from objq.worker import taskloop
 from objq.worker.context import JobContext
+from objq.worker.exits import exit_if_forked
 from objq.worker.failures import describe, whereabouts
 from objq.worker.seam import Control, Report
 from objq.worker.taskloop import AsyncCall, TaskLoop
@@ -80,6 +82,7 @@ class Execution:
         self._task_loop = task_loop
         self._begun = begun
         self._code_since = code_since
+        self._process = os.getpid()
         self._result: results.ObjqResult
         self._task: Task[..., Any]
         self._call: AsyncCall | None = None
@@ -104,9 +107,11 @@ class Execution:
         self._thread = threading.get_ident()
         try:
             value = self._attempt()
+            exit_if_forked(self._process)
             self._returned = True
             result = encode_value(value, RESULT)
         except BaseException as error:
+            exit_if_forked(self._process, error)
             if not self.settle():
                 return None
             if not self._is_cancellation(error):
@@ -290,5 +295,5 @@ def _find(path: str, code_since: int | None) -> tuple[Task[..., Any], BaseExcept
 def _close_connections() -> None:
     try:
         close_old_connections()
-    except Exception:
+    except BaseException:
         logger.exception("Closing database connections failed", extra={"event": "close_failed"})

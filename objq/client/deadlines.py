@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec import UNSET, UnsetType
 
 from objq.core import ops
@@ -23,6 +25,8 @@ def limit_of(
     if timeout_s is UNSET:
         wait_s = op.wait if isinstance(op, ops.TakeClaim) else 0.0
         return min(default_s, window_s) + wait_s
+    if not 0 <= timeout_s < math.inf:
+        raise Invalid(f"A timeout_s of {timeout_s:g} is no deadline: give 0 or more seconds.")
     if hasattr(op, "request") and timeout_s > window_s:
         raise Invalid(
             f"A timeout_s of {timeout_s:g} is beyond DEDUPE_WINDOW ({window_s:g} s), after which "

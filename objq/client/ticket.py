@@ -29,6 +29,7 @@ from typing import Any, Final
 
 import msgspec
 
+from objq.client.link import CLOSED
 from objq.core import ops
 from objq.errors import (
     DocumentError,
@@ -169,9 +170,11 @@ class Ticket:
 
     def barred(self, error: ObjqError) -> ObjqError:
         """Return what to raise when an error keeps all further copies from being sent."""
-        if self.in_doubt() and not isinstance(self.op, READS):
-            return self.unknown("repeats of it are refused", error)
-        return error
+        if not self.in_doubt() or isinstance(self.op, READS):
+            return error
+        if error.message == CLOSED:
+            return self.unknown("the client was closed before an answer came")
+        return self.unknown("it could not be sent again to learn that", error)
 
     # --- the end ---------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """A worker as a process: three kinds of threads, and signals.
 
 * The main thread waits, and takes the signals: the first SIGTERM or SIGINT drains, a second ends
-  the process at once.
+  the process at once. Those that come together are one.
 * One thread has the event loop with the connection, the claims and the heartbeats. It runs nothing
   of a job's, so a job that blocks its thread, or the loop of async jobs, holds up no heartbeat.
 * The jobs have the threads of `threads`.
@@ -15,24 +15,29 @@ import logging
 import os
 import signal
 import socket
-import sys
 import threading
 from dataclasses import dataclass
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Final
 
 from objq import conf
 from objq.client.opening import open_session
-from objq.clock import SYSTEM_CLOCK
+from objq.clock import SYSTEM_CLOCK, Clock
 from objq.core.ops import MAX_NAME, QueueName
 from objq.ids import Ids
 from objq.worker.calls import logger
 from objq.worker.core import Worker
 from objq.worker.ending import Ending
+from objq.worker.exits import exit_at_once, limit_exit
 from objq.worker.seam import WorkerOptions
+from objq.worker.streams import shared_streams
 from objq.worker.threads import ThreadExecutor
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+ONE_REQUEST_S: Final = 0.5
+"""Signals so soon after the first are the same request: a Ctrl-C comes from the terminal as SIGINT,
+and from a process manager that passes it on as SIGTERM."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +53,7 @@ class ProcessOptions:
 class WorkerProcess:
     """Make it and call `run` in the main thread. Raises ConfigurationError when made."""
 
-    def __init__(self, options: ProcessOptions) -> None:
+    def __init__(self, options: ProcessOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         settings = conf.options_for(options.alias)
         ids = Ids()
         self.name = worker_name(ids)
@@ -61,8 +66,9 @@ class WorkerProcess:
             ids=ids,
         )
         self._executor = ThreadExecutor(
-            threads=options.concurrency, alias=options.alias, worker=self.name, clock=SYSTEM_CLOCK
+            threads=options.concurrency, alias=options.alias, worker=self.name, clock=clock
         )
+        self._grace_s = settings.shutdown_grace_s
         self._worker = Worker(
             self._session,
             self._executor,
@@ -75,38 +81,49 @@ class WorkerProcess:
                 burst=options.burst,
             ),
             settings=lambda: self._session.settings,
-            clock=SYSTEM_CLOCK,
+            clock=clock,
             ids=ids,
             claim_id=self._session.claim_id,
             in_doubt=self._session.in_doubt,
         )
         self._options = options
+        self._clock = clock
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="objq worker")
         self._ending: Ending | None = None
-        self._signalled = False
+        self._signalled_at: float | None = None
 
     def run(self) -> int:
-        """Work until a signal or the end of the burst; return the exit code."""
+        """Work until a signal or the end of the burst; return the code to exit with.
+
+        After a signal the process is to end: signals go on being taken as told above, and threads
+        that jobs left have until the end of the grace.
+        """
         before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         try:
-            self._thread.start()
-            self._thread.join()
+            with shared_streams():
+                self._thread.start()
+                self._thread.join()
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            if self._signalled_at is None:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
         code = 0 if self._ending is Ending.CLEAN else 1
         if not self._executor.idle:
             exit_at_once(code)  # a thread that nobody waits for any more would keep the process
         self._executor.stop()
+        until = None if self._signalled_at is None else self._signalled_at + self._grace_s
+        limit_exit(code, self._clock, until=until, grace_s=self._grace_s)
         return code
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._signalled:
+        now = self._clock.monotonic()
+        if self._signalled_at is None:
+            self._signalled_at = now
+            with contextlib.suppress(RuntimeError):  # the loop has just ended by itself
+                self._loop.call_soon_threadsafe(self._drain, signal.Signals(number).name)
+        elif now - self._signalled_at >= ONE_REQUEST_S:
             exit_at_once(128 + number)
-        self._signalled = True
-        with contextlib.suppress(RuntimeError):  # the loop has just ended by itself
-            self._loop.call_soon_threadsafe(self._drain, signal.Signals(number).name)
 
     def _drain(self, why: str) -> None:
         logger.info(
@@ -155,13 +172,3 @@ def worker_name(ids: Ids) -> str:
     """Return `host:pid:random`, at most MAX_NAME characters."""
     tail = f":{os.getpid()}:{ids.token()[:8]}"
     return socket.gethostname()[: MAX_NAME - len(tail)] + tail
-
-
-def exit_at_once(code: int) -> NoReturn:
-    """End the process whatever its threads do."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            continue
-    os._exit(code)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from msgspec import Raw
+from msgspec import Raw, json
 
 from objq.core.ops import (
     MAX_RECORD_BYTES,
@@ -145,7 +145,7 @@ def fitted(item: Completion, max_result_bytes: int) -> Completion:
     as it does with any result over that limit (S13): the job has succeeded.
     """
     size_bytes = len(memoryview(item.result))
-    if size_bytes <= MAX_RECORD_BYTES or max_result_bytes >= MAX_RECORD_BYTES:
+    if size_bytes <= MAX_RECORD_BYTES:
         return item
     logger.warning(
         "A result of %d bytes is not kept: MAX_RESULT_BYTES is %d",
@@ -160,8 +160,7 @@ def report_bytes(item: Report) -> int:
     """Return about how many bytes an outcome takes in a frame."""
     if isinstance(item, Completion):
         return 64 + len(memoryview(item.result))
-    error = item.error
-    return 128 + len(error.message) + len(error.traceback)
+    return 128 + len(json.encode(item.error))  # much of a text may take more than one byte each
 
 
 def _request(batch: Sequence[Report]) -> Complete | Fail:

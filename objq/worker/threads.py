@@ -8,14 +8,18 @@ heartbeat.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from objq.clock import Clock
-from objq.core.ops import Failure, Grant, WorkerName
+from objq.core.ops import Failure, Grant, Token, WorkerName
 from objq.execute import Execution
 from objq.worker.calls import logger
+from objq.worker.exits import exit_if_forked
 from objq.worker.failures import describe
 from objq.worker.seam import Control, Outcome, Report
 from objq.worker.taskloop import TaskLoop
@@ -62,24 +66,25 @@ class ThreadExecutor:
         )
         control.on_change = execution.look
         execution.look()
-        context = self._context.copy()
-        work = loop.run_in_executor(self._pool, context.run, execution.run)
+        work = self._start(self._pool, grant.token, execution.run)
         self._busy.add(work)
         work.add_done_callback(self._busy.discard)
         await asyncio.wait({work, deadline}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done() and execution.expire():
             await asyncio.wait({work}, timeout=CLEAN_UP_S)
         if not work.done() and execution.settle():
-            context = self._context.copy()
-            item = await loop.run_in_executor(self._aside, context.run, execution.timed_out)
+            item = await self._start(self._aside, grant.token, execution.timed_out)
+            assert item is not None
             return Outcome(item, lingering=work)
-        try:
-            outcome = await work
-        except Exception as bug:
-            logger.exception("The worker could not run a job", extra={"event": "job_not_run"})
-            return Outcome(Failure(token=grant.token, error=describe(bug, ())))
+        outcome = await work
         assert outcome is not None  # only `settle` above takes the outcome from it
         return Outcome(outcome)
+
+    def _start(
+        self, pool: ThreadPoolExecutor, token: Token, work: Callable[[], Report | None]
+    ) -> asyncio.Future[Report | None]:
+        context = self._context.copy()
+        return asyncio.get_running_loop().run_in_executor(pool, context.run, _done, token, work)
 
     @property
     def idle(self) -> bool:
@@ -91,6 +96,24 @@ class ThreadExecutor:
         self._pool.shutdown()
         self._aside.shutdown()
         self._task_loop.stop()
+
+
+def _done(token: Token, work: Callable[[], Report | None]) -> Report | None:
+    """Return what `work` does; if it raises, a failure that says so.
+
+    Nothing may be raised to the worker's loop: an exit would end it, and a StopIteration would
+    never arrive there.
+    """
+    process = os.getpid()
+    try:
+        report = work()
+    except BaseException as bug:
+        exit_if_forked(process, bug)
+        with contextlib.suppress(BaseException):
+            logger.exception("The worker could not run a job", extra={"event": "job_not_run"})
+        return Failure(token=token, error=describe(bug, ()))
+    exit_if_forked(process)
+    return report
 
 
 def _set(future: asyncio.Future[None]) -> None:

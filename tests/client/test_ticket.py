@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from objq.client.link import CLOSED
 from objq.client.ticket import Next, Ticket
 from objq.core import ops
 from objq.errors import (
@@ -190,3 +191,22 @@ def test_deadline_without_doubt_tells_why() -> None:
     ticket.issue()
     ticket.refuse(Overloaded("busy"))
     assert isinstance(ticket.gave_up(10, None), Overloaded)
+
+
+@pytest.mark.parametrize("op", CHANGES)
+def test_what_bars_further_copies_is_the_reason_why_the_outcome_is_not_known(op: ops.Op) -> None:
+    closed, refused = Unavailable(CLOSED), Unauthorized("The token has expired.")
+    for error in (closed, refused):
+        assert Ticket(op).barred(error) is error
+
+    told = in_doubt(op).barred(closed)
+    assert isinstance(told, Unknown)
+    assert told.message.endswith(
+        " is not known: the client was closed before an answer came. "
+        "Repeating it with the same ids is safe."
+    )
+    told = in_doubt(op).barred(refused)
+    assert told.message.endswith(
+        " is not known: it could not be sent again to learn that. The token has expired. "
+        "Repeating it with the same ids is safe."
+    )

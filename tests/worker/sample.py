@@ -87,6 +87,11 @@ RAISED: dict[str, Callable[[], BaseException]] = {
     "GeneratorExit": GeneratorExit,
     "Surrogate": lambda: ValueError("half \ud800 pair"),
     "Unprintable": lambda: Unprintable(),
+    "OddText": lambda: OddText(),
+    "OddType": lambda: OddType(),
+    "OddClass": lambda: OddClass(),
+    "OddContext": lambda: with_odd_context(),
+    "StopIteration": StopIteration,
     "Long": lambda: ValueError("x" * 1_000_000),
 }
 
@@ -94,6 +99,35 @@ RAISED: dict[str, Callable[[], BaseException]] = {
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise ZeroDivisionError
+
+
+class OddText(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+class Odd(type):
+    def __getattribute__(cls, name: str) -> Any:
+        if name in ("__module__", "__name__", "__qualname__"):
+            raise KeyboardInterrupt
+        return super().__getattribute__(name)
+
+
+class OddType(Exception, metaclass=Odd):
+    pass
+
+
+class OddClass(Exception):
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":
+            raise SystemExit
+        return super().__getattribute__(name)
+
+
+def with_odd_context() -> BaseException:
+    error = ValueError("no such order")
+    error.__context__ = OddType()
+    return error
 
 
 @objq.task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from objq.errors import ConfigurationError
 from objq.ids import Ids
 from objq.worker import process
 from objq.worker.process import ProcessOptions
-from objq.worker.setup import DEFAULT_CONCURRENCY, log_to_stderr, queues_of
+from objq.worker.setup import DEFAULT_CONCURRENCY, queues_of
 
 
 class Recorded:
@@ -93,15 +92,3 @@ def test_the_name_of_a_worker_is_short_enough_whatever_the_host_is_called(
     names = {process.worker_name(Ids()) for _ in range(10)}
     assert len(names) == 10
     assert {len(name) for name in names} == {64}
-
-
-def test_logs_are_shown_unless_the_project_sends_them_somewhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    logger = logging.getLogger("objq")
-    for name, value in {"handlers": [], "propagate": False, "level": logging.NOTSET}.items():
-        monkeypatch.setattr(logger, name, value)
-    log_to_stderr(1)
-    log_to_stderr(3)
-    assert len(logger.handlers) == 1
-    assert logger.level == logging.INFO

@@ -17,7 +17,8 @@ from msgspec import UNSET, Raw
 from objq import execute
 from objq.clock import SYSTEM_CLOCK
 from objq.compat import TaskResultStatus, task_backends, task_finished, task_started
-from objq.core.ops import Attempt, Completion, Failure, Grant, JobError
+from objq.core.ops import Attempt, Completion, Fail, Failure, Grant, JobError
+from objq.wire import encode_request
 from objq.worker.seam import Control, Outcome
 from objq.worker.threads import ThreadExecutor
 from tests.worker import sample
@@ -244,10 +245,31 @@ async def test_an_exit_in_a_stray_asyncio_task_ends_no_loop(executor: ThreadExec
 
 @pytest.mark.parametrize("name", ["Surrogate", "Unprintable", "Long"])
 async def test_an_error_can_always_be_sent(executor: ThreadExecutor, name: str) -> None:
-    error = (await fail(executor, job("raise_this", name))).error
-    error.message.encode()
-    error.traceback.encode()
-    assert len(error.message) < 110_000 > len(error.traceback)
+    failure = await fail(executor, job("raise_this", name))
+    encode_request(1, Fail(items=(failure,)))
+
+
+@pytest.mark.parametrize("task", ["raise_this", "raise_this_later"])
+@pytest.mark.parametrize("name", ["OddText", "OddType", "OddClass", "OddContext", "StopIteration"])
+async def test_an_exception_that_resists_fails_its_job_and_not_the_worker(
+    executor: ThreadExecutor, task: str, name: str
+) -> None:
+    failure = await fail(executor, job(task, name))
+    encode_request(1, Fail(items=(failure,)))
+    assert await succeed(executor, job("add", 1, 1)) == 2
+
+
+@pytest.mark.parametrize("bug", [ZeroDivisionError, SystemExit, StopIteration])
+async def test_whatever_the_running_of_a_job_raises_fails_the_job(
+    executor: ThreadExecutor, monkeypatch: pytest.MonkeyPatch, bug: type[BaseException]
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise bug
+
+    monkeypatch.setattr(execute.Execution, "run", broken)
+    assert (await fail(executor, job("add", 1, 1))).error.type == f"builtins.{bug.__name__}"
+    monkeypatch.undo()
+    assert await succeed(executor, job("add", 1, 1)) == 2
 
 
 async def test_a_result_that_is_not_json_fails_the_job_and_names_the_path(

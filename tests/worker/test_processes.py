@@ -97,6 +97,14 @@ class Site:
     async def ended(self, job: str) -> JobView:
         return await self.until(job, lambda view: view.finished_at is not None)
 
+    async def logged(self, text: str) -> None:
+        """Return as soon as a process has written this."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                if text in (self.folder / "log").read_text():
+                    return
+                await asyncio.sleep(LOOK_EVERY_S)
+
     async def stop(self) -> None:
         for process in self._processes:
             if process.returncode is None:
@@ -219,6 +227,65 @@ async def test_a_second_signal_ends_the_worker_at_once(site: Site) -> None:
         await asyncio.sleep(LOOK_EVERY_S)
     assert worker.returncode == 128 + signal.SIGTERM
     assert {(await site.get(job)).state, (await site.get(other)).state} == {"running"}
+
+
+async def test_a_thread_that_a_job_left_keeps_the_process_no_longer_than_the_grace(
+    site: Site,
+) -> None:
+    worker = await site.start_worker(OBJQ_TEST_GRACE="0.5")
+    await site.ended(await site.push("leave_a_thread"))
+    worker.terminate()
+    assert await ended(worker) == 0
+    await site.logged("threads that jobs left (left behind)")
+
+
+async def test_a_second_signal_ends_a_worker_that_waits_for_a_thread_of_a_job(site: Site) -> None:
+    worker = await site.start_worker()
+    await site.ended(await site.push("leave_a_thread"))
+    worker.terminate()
+    await site.logged("has ended")
+    while worker.returncode is None:
+        worker.terminate()
+        await asyncio.sleep(LOOK_EVERY_S)
+    assert worker.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("how", ["closed", "none", "junk"])
+async def test_a_job_that_spoils_the_streams_harms_neither_the_worker_nor_its_log(
+    site: Site, how: str
+) -> None:
+    worker = await site.start_worker("--concurrency", "1")
+    spoiling = await site.push("spoil_the_streams", how)
+    assert (await site.ended(spoiling)).state == "succeeded"
+    after = await site.ended(await site.push("note", 1))
+    assert after.state == "succeeded"
+    await site.logged(f"{after.id} (tests.worker.chores.note) succeeded")
+    if how == "closed":
+        assert (await site.ended(await site.push("say", "still heard"))).state == "succeeded"
+    worker.terminate()
+    assert await ended(worker) == 0
+    if how == "closed":
+        await site.logged("still heard")
+
+
+@pytest.mark.parametrize(
+    ("task", "end", "status"),
+    [
+        ("fork_and", "exit", 5),
+        ("fork_and", "raise", 1),
+        ("fork_and", "return", 0),
+        ("fork_later_and", "exit", 5),
+        ("fork_later_and", "return", 0),
+        ("fork_later_and", "wait", 1),
+    ],
+)
+async def test_a_child_that_a_job_forks_ends_where_the_code_of_the_job_ends(
+    site: Site, task: str, end: str, status: int
+) -> None:
+    job = await site.push(task, end)
+    assert await ended(await site.start_worker("--burst")) == 0
+    view = await site.get(job)
+    assert (view.state, view.attempts, view.result) == ("succeeded", 1, Raw(b"%d" % status))
 
 
 async def test_a_job_that_kills_every_worker_ends_dead_and_the_others_run(site: Site) -> None:
