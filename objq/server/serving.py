@@ -22,11 +22,13 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NoReturn
 
+from objq.clock import SYSTEM_CLOCK
 from objq.server.asgi import Application
 from objq.server.binding import Address, bind_socket
 from objq.server.reactor import load_listener, reactor_loop
 from objq.server.seam import Broker, Json
 from objq.server.sockets import Sockets
+from objq.stopping import StopRequests
 
 logger = logging.getLogger("objq.server")
 
@@ -153,14 +155,15 @@ def allow_many_sockets() -> None:
 
 async def _serve(server: Server, announce: Callable[[str], Any]) -> None:
     loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+    asked, requests = asyncio.Event(), StopRequests(SYSTEM_CLOCK)
 
     def on_signal(number: signal.Signals) -> None:
-        if asked.is_set():
+        if requests.heard():
             logger.warning("Ends at once: what was not answered has an unknown outcome.")
             _exit_at_once()
-        asked.set()
-        announce(f"{number.name}: stops; once more to end at once.")
+        if not asked.is_set():
+            asked.set()
+            announce(f"{number.name}: stops; once more to end at once.")
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
@@ -186,7 +189,7 @@ async def _serve(server: Server, announce: Callable[[str], Any]) -> None:
 def _exit_at_once() -> NoReturn:
     """End the process with status 1, whatever its threads still wait for."""
     logging.shutdown()
-    with contextlib.suppress(OSError, ValueError):  # nobody may read it any more
+    with contextlib.suppress(Exception):  # nobody may read it any more
         sys.stdout.flush()
     os._exit(1)
 

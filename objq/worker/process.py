@@ -25,6 +25,7 @@ from objq.client.opening import open_session
 from objq.clock import SYSTEM_CLOCK, Clock
 from objq.core.ops import MAX_NAME, QueueName
 from objq.ids import Ids
+from objq.stopping import StopRequests
 from objq.worker.calls import logger
 from objq.worker.core import Worker
 from objq.worker.ending import Ending
@@ -34,10 +35,6 @@ from objq.worker.streams import shared_streams
 from objq.worker.threads import ThreadExecutor
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-
-ONE_REQUEST_S: Final = 0.5
-"""Signals so soon after the first are the same request: a Ctrl-C comes from the terminal as SIGINT,
-and from a process manager that passes it on as SIGTERM."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +88,7 @@ class WorkerProcess:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="objq worker")
         self._ending: Ending | None = None
-        self._signalled_at: float | None = None
+        self._requests = StopRequests(clock)
 
     def run(self) -> int:
         """Work until a signal or the end of the burst; return the code to exit with.
@@ -105,25 +102,25 @@ class WorkerProcess:
                 self._thread.start()
                 self._thread.join()
         finally:
-            if self._signalled_at is None:
+            if self._requests.first_at is None:
                 for number, handler in before.items():
                     signal.signal(number, handler)
         code = 0 if self._ending is Ending.CLEAN else 1
         if not self._executor.idle:
             exit_at_once(code)  # a thread that nobody waits for any more would keep the process
         self._executor.stop()
-        until = None if self._signalled_at is None else self._signalled_at + self._grace_s
+        signalled_at = self._requests.first_at
+        until = None if signalled_at is None else signalled_at + self._grace_s
         limit_exit(code, self._clock, until=until, grace_s=self._grace_s)
         return code
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        now = self._clock.monotonic()
-        if self._signalled_at is None:
-            self._signalled_at = now
+        is_first = self._requests.first_at is None
+        if self._requests.heard():
+            exit_at_once(128 + number)
+        if is_first:
             with contextlib.suppress(RuntimeError):  # the loop has just ended by itself
                 self._loop.call_soon_threadsafe(self._drain, signal.Signals(number).name)
-        elif now - self._signalled_at >= ONE_REQUEST_S:
-            exit_at_once(128 + number)
 
     def _drain(self, why: str) -> None:
         logger.info(

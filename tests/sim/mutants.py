@@ -410,11 +410,12 @@ def unstarted_grant_burns_an_attempt(patch: Patch) -> None:
     """A grant that expires unstarted counts as a start."""
     expire_one = ending._expire_one
 
-    def harsh(document: Any, job: Any, context: Any) -> None:
+    def harsh(document: Any, job: Any, context: Any) -> Any:
         view = job.view()
-        expire_one(document, job, context)
+        expired = expire_one(document, job, context)
         if view.claim.started_at is None and job.state == "ready":
             document.change(job, attempts=min(view.attempts + 1, view.max_attempts))
+        return expired
 
     patch(ending, "_expire_one", harsh)
 

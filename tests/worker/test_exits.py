@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from objq.stopping import ONE_REQUEST_S
 from objq.worker import process
-from objq.worker.process import ONE_REQUEST_S, ProcessOptions, WorkerProcess
+from objq.worker.process import ProcessOptions, WorkerProcess
 from objq.worker.streams import shared_streams
 from tests.virtual import VirtualClock
 

@@ -1,0 +1,27 @@
+"""How a process is asked to end by signals: once to end well, once more to end at once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from objq.clock import Clock
+
+ONE_REQUEST_S: Final = 0.5
+"""Signals so soon after the first are the same request: a Ctrl-C comes from the terminal as SIGINT,
+and from a process manager that passes it on as SIGTERM."""
+
+
+class StopRequests:
+    """The signals that ask a process to end."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.first_at: float | None = None
+        """When the first came (monotonic seconds)."""
+        self._clock = clock
+
+    def heard(self) -> bool:
+        """Note a signal; return whether it asks once more."""
+        now = self._clock.monotonic()
+        if self.first_at is None:
+            self.first_at = now
+        return now - self.first_at >= ONE_REQUEST_S
