@@ -129,6 +129,7 @@ class TaskLoop:
         except BaseException as error:
             self._broke(loop, error)
         finally:
+            _left_behind.extend(asyncio.all_tasks(loop))
             with contextlib.suppress(Exception):  # it may be broken in any way
                 loop.close()
 
@@ -171,6 +172,10 @@ class TaskLoop:
 
 
 _here: Final = threading.local()
+
+_left_behind: Final[list[asyncio.Task[Any]]] = []
+"""The tasks of loops that have ended, which never go on. The collector must not come upon them: it
+would run what stands in their `finally`, in any thread, within any lock that the thread holds."""
 
 
 def _stop_in_child() -> None:
