@@ -16,7 +16,7 @@ import msgspec
 from objq.broker.addresses import leads_here
 from objq.client.backoff import Backoff
 from objq.client.discovery import Discovery, Found, retrieve
-from objq.client.link import CLOSED, Link, LinkLost
+from objq.client.link import ClientClosed, Link, LinkLost
 from objq.client.seam import Connect, ConnectionEnded, ConnectionRefused
 from objq.client.ticket import NotRunning
 from objq.clock import Clock
@@ -87,7 +87,7 @@ class Dialer:
                 return link
             self._lost(link)
         if self._closed:
-            raise Unavailable(CLOSED)
+            raise ClientClosed
         if self._dialing is None or self._dialing.done():
             self._dialing = asyncio.create_task(self._dial(), name="objq dials")
             self._dialing.add_done_callback(retrieve)
@@ -97,7 +97,7 @@ class Dialer:
             return await asyncio.shield(dialing)
         except asyncio.CancelledError:
             if self._was_closed(dialing):
-                raise Unavailable(CLOSED) from None
+                raise ClientClosed from None
             raise
         finally:
             self._waiters -= 1

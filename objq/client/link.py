@@ -20,7 +20,7 @@ from objq import wire
 from objq.client.seam import ConnectionEnded, Transport
 from objq.clock import Clock
 from objq.core import ops
-from objq.errors import ObjqError, Overloaded, Unknown
+from objq.errors import ObjqError, Overloaded, Unavailable, Unknown
 
 logger = logging.getLogger("objq.client")
 
@@ -38,6 +38,13 @@ LAST_WORDS_S: Final = 1.0
 
 
 CLOSED: Final = "This client is closed."
+
+
+class ClientClosed(Unavailable):
+    """Nothing more is sent, since the client was closed."""
+
+    def __init__(self) -> None:
+        super().__init__(CLOSED)
 
 
 class LinkLost(Exception):

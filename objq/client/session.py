@@ -31,7 +31,7 @@ from objq.client.discovery import Discovery
 from objq.client.headers import from_broker, from_store
 from objq.client.horizon import Horizon, version_of
 from objq.client.known import Known
-from objq.client.link import CLOSED, LinkLost
+from objq.client.link import ClientClosed, LinkLost
 from objq.client.racing import AnyLink, first_to_know
 from objq.client.seam import Connect
 from objq.client.ticket import Next, Ticket
@@ -257,7 +257,7 @@ class Session:
                 raise ticket.barred(error) from error
             except Unavailable as error:
                 if self._closed:
-                    raise ticket.barred(Unavailable(CLOSED)) from error
+                    raise ticket.barred(ClientClosed()) from error
                 ticket.told = error
                 await self._direct_backoff.after_failure()
                 continue
@@ -273,7 +273,7 @@ class Session:
     async def _send(self, ticket: Ticket, link: AnyLink) -> ops.Answer | Next:
         """Send a copy and return its answer, or what to do next; raise what is conclusive."""
         if self._closed:
-            raise ticket.barred(Unavailable(CLOSED))
+            raise ticket.barred(ClientClosed())
         copy = ticket.issue()
         sent_at = self._clock.monotonic()
         try:

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 import msgspec
 
-from objq.client.link import CLOSED
+from objq.client.link import ClientClosed
 from objq.core import ops
 from objq.errors import (
     DocumentError,
@@ -172,7 +172,7 @@ class Ticket:
         """Return what to raise when an error keeps all further copies from being sent."""
         if not self.in_doubt() or isinstance(self.op, READS):
             return error
-        if error.message == CLOSED:
+        if isinstance(error, ClientClosed):
             return self.unknown("the client was closed before an answer came")
         return self.unknown("it could not be sent again to learn that", error)
 

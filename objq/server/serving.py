@@ -14,10 +14,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import resource
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NoReturn
@@ -28,7 +26,7 @@ from objq.server.binding import Address, bind_socket
 from objq.server.reactor import load_listener, reactor_loop
 from objq.server.seam import Broker, Json
 from objq.server.sockets import Sockets
-from objq.stopping import StopRequests
+from objq.stopping import StopRequests, exit_at_once
 
 logger = logging.getLogger("objq.server")
 
@@ -160,7 +158,7 @@ async def _serve(server: Server, announce: Callable[[str], Any]) -> None:
     def on_signal(number: signal.Signals) -> None:
         if requests.heard():
             logger.warning("Ends at once: what was not answered has an unknown outcome.")
-            _exit_at_once()
+            _give_up()
         if not asked.is_set():
             asked.set()
             announce(f"{number.name}: stops; once more to end at once.")
@@ -178,7 +176,7 @@ async def _serve(server: Server, announce: Callable[[str], Any]) -> None:
         if ended.done():
             await ended  # raises what it ended with
         if not stopped:
-            _exit_at_once()
+            _give_up()
         announce("Handed over: another broker may lead now." if led else "Stopped.")
     finally:
         for task in (ended, stop):
@@ -186,12 +184,10 @@ async def _serve(server: Server, announce: Callable[[str], Any]) -> None:
         await asyncio.gather(ended, stop, return_exceptions=True)
 
 
-def _exit_at_once() -> NoReturn:
-    """End the process with status 1, whatever its threads still wait for."""
+def _give_up() -> NoReturn:
+    """End the process with status 1, whatever its threads still wait for; its log is whole."""
     logging.shutdown()
-    with contextlib.suppress(Exception):  # nobody may read it any more
-        sys.stdout.flush()
-    os._exit(1)
+    exit_at_once(1)
 
 
 def _announce(broker: Broker, announce: Callable[[str], Any]) -> None:

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
 import threading
 import time
 import traceback
-from typing import Final, NoReturn
+from typing import Final
 
 from objq.clock import Clock
+from objq.stopping import exit_at_once
 from objq.worker.calls import logger
 
 LEAST_EXIT_S: Final = 1.0
 """Time for exit handlers to run where the grace is already over."""
-
-
-def exit_at_once(code: int) -> NoReturn:
-    """End the process whatever its threads do."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # a job may have put anything there
-            stream.flush()
-    os._exit(code)
 
 
 # --- threads that jobs leave ---------------------------------------------------------------------

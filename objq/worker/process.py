@@ -25,11 +25,11 @@ from objq.client.opening import open_session
 from objq.clock import SYSTEM_CLOCK, Clock
 from objq.core.ops import MAX_NAME, QueueName
 from objq.ids import Ids
-from objq.stopping import StopRequests
+from objq.stopping import StopRequests, exit_at_once
 from objq.worker.calls import logger
 from objq.worker.core import Worker
 from objq.worker.ending import Ending
-from objq.worker.exits import exit_at_once, limit_exit
+from objq.worker.exits import limit_exit
 from objq.worker.seam import WorkerOptions
 from objq.worker.streams import shared_streams
 from objq.worker.threads import ThreadExecutor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from objq.client.link import CLOSED
+from objq.client.link import ClientClosed
 from objq.client.ticket import Next, Ticket
 from objq.core import ops
 from objq.errors import (
@@ -195,7 +195,7 @@ def test_deadline_without_doubt_tells_why() -> None:
 
 @pytest.mark.parametrize("op", CHANGES)
 def test_what_bars_further_copies_is_the_reason_why_the_outcome_is_not_known(op: ops.Op) -> None:
-    closed, refused = Unavailable(CLOSED), Unauthorized("The token has expired.")
+    closed, refused = ClientClosed(), Unauthorized("The token has expired.")
     for error in (closed, refused):
         assert Ticket(op).barred(error) is error
 

@@ -401,7 +401,7 @@ async def test_a_push_token_makes_a_worker_run_tasks_and_nothing_else(tmp_path: 
         *("os.system", "os.abort", "sys.exit", "builtins.eval", "subprocess.run", "posix._exit"),
         *("landmine.run", "landmine", "antigravity.fly", "this.s", "idlelib.__main__.idlelib"),
         *("tests.e2e.tasks.os.system", "tests.e2e.tasks.record.func", "tests.e2e.tasks.Path"),
-        *("django.core.management.call_command", "objq.server.serving.exit_at_once", "..", "a..b"),
+        *("django.core.management.call_command", "objq.stopping.exit_at_once", "..", "a..b"),
         *("tests/../elsewhere/landmine.run", "tests.e2e.tasks.__builtins__.eval", "\u202e.x"),
     ]
     path = os.pathsep.join(map(str, (ROOT, ROOT / "dashboard", elsewhere)))
